@@ -1,0 +1,35 @@
+"""headscope: find the attention heads of a multimodal model that read the picture.
+
+    import headscope as hs
+
+    scores = hs.probe(model, processor, pages)
+    scores.save("scores/mine.json")
+    hs.HeadScores.load("scores/mine.json").top(10)
+
+Nothing heavy is imported before one of these names is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headscope.probing.run import probe
+    from headscope.scores import HeadScores
+
+__version__ = "0.1.0"
+__all__ = ["HeadScores", "__version__", "probe"]
+
+
+HOMES = {"HeadScores": "headscope.scores", "probe": "headscope.probing.run"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module 'headscope' has no attribute {name!r}")
+    return getattr(importlib.import_module(HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,63 @@
+"""Choices: the groups of a verb's config (`model`, `pages`, `ocr`, ...), and what may be chosen in each."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from headscope.cli.near import near
+from headscope.cli.overrides import quoted
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+ALSO = {
+    "model": "a hub id such as Qwen/Qwen2-VL-7B-Instruct, or a folder with a checkpoint",
+    "pages": "a folder, an image, a glob or a .jsonl file",
+}
+
+
+def groups(config: Path) -> dict[str, str | None]:
+    """Give the groups that a root config names, each with its default; ``???`` where the person must choose."""
+    from omegaconf import OmegaConf
+
+    defaults = OmegaConf.to_container(OmegaConf.load(config)).get("defaults", [])  # type: ignore[union-attr]
+    return {group: choice for entry in defaults if isinstance(entry, dict) for group, choice in entry.items()}
+
+
+def choices(group: str, folders: Sequence[Path]) -> list[str]:
+    """Name the files of a group, sorted."""
+    return sorted({path.name.removesuffix(".yaml") for folder in folders for path in (folder / group).glob("*.yaml")})
+
+
+def choose(group: str, value: str, names: Sequence[str]) -> list[str]:
+    """Give the overrides that choose ``value`` in a group.
+
+    ``model`` takes a hub id or a folder beside its names, ``pages`` a folder, an image, a glob or a ``.jsonl`` file.
+    Raises ValueError or FileNotFoundError, with the near names, for anything else.
+    """
+    if value in names:
+        return [f"{group}={value}"]
+    if group == "model" and value and (Path(value).exists() or HUB_ID.fullmatch(value)):
+        return ["model=pretrained", f"model.path={quoted(value)}"]
+    if group == "pages" and value and (Path(value).exists() or glob.glob(value, recursive=True)):
+        kind = "jsonl" if value.endswith(".jsonl") and Path(value).is_file() else "folder"
+        return [f"pages={kind}", f"pages.path={quoted(value)}"]
+    if group in ALSO and ("/" in value or value.startswith((".", "~")) or glob.has_magic(value)):
+        raise FileNotFoundError(f"`{group}`: nothing found at {value}; give {_all(group, names)}")
+    raise ValueError(f"`{group}` has no choice {value!r}{_near(value, names)}; give {_all(group, names)}")
+
+
+def required(group: str, names: Sequence[str]) -> ValueError:
+    """Say that the person must choose."""
+    return ValueError(f"`{group}` is required: give {group}=..., {_all(group, names)}")
+
+
+def _near(value: str, names: Sequence[str]) -> str:
+    found = near(value, names)
+    return f"; near: {', '.join(found)}" if found else ""
+
+
+def _all(group: str, names: Sequence[str]) -> str:
+    named = f"one of {', '.join(names)}"
+    return f"{named}, or {ALSO[group]}" if group in ALSO else named

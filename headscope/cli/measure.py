@@ -1,0 +1,76 @@
+"""The verbs that measure: ``evaluate ablation`` and ``bench probe``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headscope.cli import summary
+from headscope.cli.model import Model, free_device
+from headscope.cli.place import Place, check_writable
+from headscope.files import write_atomically
+
+if TYPE_CHECKING:
+    from headscope.page import Page
+
+RESULTS = Path("scores") / "bench"
+
+
+def ablation(
+    place: Place,
+    /,
+    *,
+    model: Model,
+    pages: list[Page],
+    scores: Path | None,
+    sizes: list[int] | None,
+    draws: int,
+    seed: int,
+    prompt: str,
+    max_new_tokens: int,
+    batch: int,
+    dtype: str,
+    device: str | None,
+    device_map: str | None,
+    out: Path | None,
+) -> None:
+    """Read pages with heads silenced, print the table and write the result."""
+    from headscope.bench.provenance import provenance
+    from headscope.evaluate import ablation as work
+    from headscope.scores import as_scores, find_shipped
+
+    result = place.result(out or RESULTS / f"ablation-{model.label}.json")
+    check_writable([result])
+    found = as_scores(scores or find_shipped(model.name or model.path))
+    conditions = work.plan(found, sizes or work.default_sizes(found), draws, seed)
+    loaded, processor = model.load(dtype, device, device_map)
+    work.check_geometry(loaded, found)
+    asked: dict[str, Any] = {"question": prompt, "max_new_tokens": max_new_tokens}
+    outcomes = []
+    for outcome in work.ablate(loaded, processor, pages, conditions, batch=batch, **asked):
+        outcomes.append(outcome)
+        print(f"read {len(outcomes)} of {len(conditions)}: {summary.of_outcome(outcome)}", flush=True)
+    settings = {"model": found.model, "pages": len(pages), "pages_hash": work.pages_hash(pages), "seed": seed, **asked}
+    document = {"evaluate": "ablation", **settings, **provenance(loaded.device)}
+    _write(result, document | {"outcomes": [outcome.to_json() for outcome in outcomes]})
+    print(f"\n{summary.of_ablation(outcomes)}\nwrote {result}")
+
+
+def bench_probe(
+    place: Place, /, *, limit: int, device: str | None, memory: bool | None, commit: str | None, out: Path | None
+) -> None:
+    """Measure what probing costs, print it and write the result."""
+    from headscope.bench.probe import run
+
+    chosen = device or free_device()
+    result = place.result(out or RESULTS / f"probe-{chosen.partition(':')[0]}.json")
+    check_writable([result])
+    measured = run(pages=limit, device=chosen, memory=memory, commit=commit)
+    print(f"{_write(result, measured)}wrote {result}")
+
+
+def _write(path: Path, measured: dict[str, Any]) -> str:
+    text = json.dumps(measured, indent=1, allow_nan=False) + "\n"
+    write_atomically(path, text)
+    return text

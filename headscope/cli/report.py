@@ -1,0 +1,88 @@
+"""``headscope report``: a score file as a head map and an HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headscope.cli.model import Model
+from headscope.cli.place import Place, check_writable
+
+if TYPE_CHECKING:
+    from headscope.page import Page
+    from headscope.page.ocr import Engine
+    from headscope.probing.reading import Reader
+    from headscope.probing.run import Settings
+    from headscope.report import PageView
+    from headscope.scores import HeadScores
+
+
+def report(
+    place: Place,
+    /,
+    *,
+    scores: Path,
+    pages: list[Page],
+    ocr: Engine,
+    report_pages: int,
+    dtype: str,
+    device: str | None,
+    device_map: str | None,
+    out: Path | None,
+    picture: Path | None,
+    cache: Path | None,
+    model: Model | None = None,
+) -> None:
+    """Draw a score file; with a model, let it read some pages once more to show where its heads look."""
+    from headscope.page.ocr import Cached, cache_folder
+    from headscope.report import draw, write
+    from headscope.scores import as_scores
+
+    found = as_scores(scores)
+    page = place.result(out or scores.with_suffix(".html"))
+    drawn = place.result(picture) if picture else page.with_suffix(".png")
+    check_writable([page, drawn])
+    shown: Sequence[PageView] = ()
+    if model is not None:
+        loaded, processor = model.load(dtype, device, device_map)
+        how = settings(found, model)
+        engine = Cached(ocr, cache or cache_folder() / "ocr")
+        shown = views(reader(loaded, processor, how), pages[:report_pages], found, engine, how)
+    write(page, found, shown)
+    draw(found, drawn)
+    print(f"wrote {page}, {drawn}")
+
+
+def reader(model: Any, processor: Any, how: Settings) -> Reader:
+    """Wrap a loaded model as the probe does."""
+    from headscope.families import detect
+    from headscope.probing.reading import Reader
+
+    return Reader(model, processor, detect(model.config), how.prompt, how.max_new_tokens)
+
+
+def views(reader: Reader, pages: Sequence[Page], scores: HeadScores, ocr: Engine, how: Settings) -> list[PageView]:
+    """Show pages as heads read them; one that cannot be read is named and left out."""
+    from headscope.page.image import PageError
+    from headscope.probing.views import view_page
+
+    shown = []
+    for page in pages:
+        try:
+            shown.append(view_page(reader, page, scores, ocr, how))
+        except PageError as error:
+            print(f"left out: {error}")
+    return shown
+
+
+def settings(scores: HeadScores, model: Model) -> Settings:
+    """Read pages with the settings that found the scores, so far as their file tells them."""
+    from dataclasses import fields
+
+    from headscope.probing.run import Settings
+
+    known = {field.name for field in fields(Settings)}
+    asked = {"prompt": model.prompt, "max_new_tokens": model.max_new_tokens}
+    probed = {key: value for key, value in scores.probe.items() if key in known}
+    return Settings(**{key: value for key, value in (asked | probed).items() if value is not None})

@@ -1,0 +1,89 @@
+"""The verbs about score files: ``merge``, ``import``, ``export``, ``diff``."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+from pathlib import Path
+
+from headscope.cli import summary
+from headscope.cli.model import Model
+from headscope.cli.place import Place, check_writable
+
+
+def merge(place: Place, /, *, parts: list[Path] | str, out: Path, keep_pages: bool) -> None:
+    """Join score files and write the whole."""
+    from headscope.scores.merge import merge as join
+
+    result = place.result(out)
+    check_writable([result])
+    found = _files(parts)
+    scores = join(found, keep_pages=keep_pages)
+    scores.save(result)
+    print(f"{summary.of_scores(scores)}\nmerged {len(found)} parts into {result}")
+
+
+def import_scores(
+    place: Place,
+    /,
+    *,
+    path: Path,
+    out: Path,
+    layers: int | None,
+    heads: int | None,
+    kv_heads: int | None,
+    name: str | None,
+    model: Model | None = None,
+) -> None:
+    """Read another tool's head file and write a score file."""
+    from headscope.scores.formats import read_any
+
+    result = place.result(out)
+    check_writable([result])
+    if not path.exists():
+        raise FileNotFoundError(f"`path`: nothing found at {path}")
+    given = [layers, heads, kv_heads]
+    if model is not None and None in given:
+        given = [mine or read for mine, read in zip(given, _geometry(model), strict=True)]
+    scores = read_any(path, *given)
+    if called := name or (model and (model.name or model.path)):
+        scores = dataclasses.replace(scores, model=scores.model | {"id": called})
+    scores.save(result)
+    print(f"{summary.of_scores(scores)}\nimported {path} as {result}")
+
+
+def export_scores(place: Place, /, *, scores: Path, to: str, out: Path) -> None:
+    """Write scores in another tool's format."""
+    from headscope.scores.formats import EXPORTS, export
+
+    if to not in EXPORTS:
+        raise ValueError(f"`to` must be one of {', '.join(EXPORTS)}, got {to!r}")
+    result = place.result(out)
+    export(scores, result, to)
+    print(f"exported {scores} for {to} as {result}")
+
+
+def diff(place: Place, /, *, a: Path, b: Path, k: int | list[int] | None, moves: int) -> None:
+    """Print how far two score files agree."""
+    from headscope.scores.compare import diff as compare
+
+    print(compare(a, b, k, moves))
+
+
+def _files(parts: list[Path] | str) -> list[Path]:
+    if not isinstance(parts, str):
+        return parts
+    if found := [parts] if Path(parts).is_file() else sorted(glob.glob(parts, recursive=True)):
+        return [Path(path) for path in found]
+    raise FileNotFoundError(
+        f"`parts`: nothing found at {parts}; give a glob in quotes, or a list such as [a.json,b.json]"
+    )
+
+
+def _geometry(model: Model) -> tuple[int, int, int]:
+    """Read layers, query heads and KV heads from a model's config."""
+    from headscope.families import geometry
+    from headscope.families.loading import read_config
+
+    sizes = geometry(read_config(model.location, revision=model.revision))
+    return sizes.layers, sizes.heads, sizes.kv_heads

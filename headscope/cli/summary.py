@@ -1,0 +1,113 @@
+"""Summaries: what a verb found, as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headscope.evaluate.ablation import Outcome
+    from headscope.scores import HeadScores
+
+ROWS = 10
+UNKNOWN = "unknown"
+
+
+def of_scores(scores: HeadScores, rows: int = ROWS) -> str:
+    """Say which heads are the best, how sure that is, and what was seen."""
+    return "\n".join([table(HEADING, _best(scores, rows)), "", *totals(scores)])
+
+
+def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay out text in right-aligned columns, two blanks between them."""
+    widths = [max(map(len, column)) for column in zip(heading, *rows, strict=True)]
+    lines = (zip(row, widths, strict=True) for row in (heading, *rows))
+    return "\n".join("  ".join(f"{cell:>{width}}" for cell, width in line) for line in lines)
+
+
+HEADING = ("rank", "layer", "head", "score", "95 % interval")
+
+
+def _best(scores: HeadScores, rows: int) -> list[tuple[str, ...]]:
+    bounds = {(head["layer"], head["head"]): head["interval"] for head in scores.summary.get("top", [])}
+    return [
+        (str(rank), str(layer), str(head), number(score), interval(bounds.get((layer, head))))
+        for rank, (layer, head, score) in enumerate(scores.top(rows), start=1)
+    ]
+
+
+def totals(scores: HeadScores) -> list[str]:
+    """Say what a probe saw; nothing of what a score file does not know."""
+    probe, found = scores.probe, scores.summary
+    layers, heads, kv_heads = scores.geometry
+    lines = [f"model {scores.model.get('id', UNKNOWN)}: {layers} layers x {heads} heads, {kv_heads} KV heads"]
+    if "pages" in probe:
+        cropped = f", {probe['cropped']} of them cropped away" if probe.get("cropped") else ""
+        lines.append(f"pages {probe['pages']}, failed {probe['pages_failed']}; words {probe['words']}{cropped}")
+        credited = ratio(probe["credited"], probe["tokens"])
+        lines.append(f"answer tokens {probe['tokens']}, credited {probe['credited']} ({credited})")
+    lines += [f"failed: {page.name}: {page.reason}" for page in scores.failed]
+    if "split_half" in found:
+        lines.append(f"rank correlation between halves of the pages: {number(found['split_half'])}")
+        five, ten = share(found["share_top_5_percent"]), share(found["share_top_10_percent"])
+        lines.append(f"share of the score in the top 5 % of heads: {five}; in the top 10 %: {ten}")
+        key, cell = share(found["share_first_key"]), share(found["share_first_cell"])
+        lines.append(f"arg maxes on sinks: {key} on the first key, {cell} on a picture's first cell")
+    return lines
+
+
+def of_outcome(outcome: Outcome) -> str:
+    """Say how a model read under one condition."""
+    condition = outcome.condition
+    draw = f", draw {condition.draw + 1}" if condition.kind not in ("full", "best") else ""
+    return f"{condition.kind}{draw}, {len(condition.heads)} heads silenced, {share(outcome.accuracy)} of words right"
+
+
+ABLATION = ("heads silenced", "which", "draws", "words right", "95 % interval", "lowest draw", "of full")
+
+
+def of_ablation(outcomes: Sequence[Outcome]) -> str:
+    """Lay out how a model read, a row for each number and choice of heads, its draws taken together."""
+    groups: dict[tuple[int, str], list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault((len(outcome.condition.heads), outcome.condition.kind), []).append(outcome)
+    full = next(outcome.accuracy for outcome in outcomes if outcome.condition.kind == "full")
+    return table(ABLATION, [_ablated(*key, drawn, full) for key, drawn in groups.items()])
+
+
+def _ablated(heads: int, kind: str, drawn: Sequence[Outcome], full: float) -> tuple[str, ...]:
+    whole = pooled(drawn)
+    low, high = whole.interval()
+    lowest = share(min(outcome.accuracy for outcome in drawn)) if len(drawn) > 1 else ""
+    bounds = f"{share(low)} .. {share(high)}"
+    return str(heads), kind, str(len(drawn)), share(whole.accuracy), bounds, lowest, ratio(whole.accuracy, full)
+
+
+def pooled(drawn: Sequence[Outcome]) -> Outcome:
+    """Add up the draws page by page, so that an interval over pages covers all of them."""
+    from headscope.evaluate.words import WordsRight
+
+    pages = zip(*(outcome.pages for outcome in drawn), strict=True)
+    summed = tuple(WordsRight(sum(at.right for at in page), sum(at.total for at in page)) for page in pages)
+    return replace(drawn[0], pages=summed)
+
+
+def number(value: float | None) -> str:
+    """Give four significant digits, trailing zeros too."""
+    return UNKNOWN if value is None else f"{value:#.4g}"
+
+
+def interval(bounds: Sequence[float] | None) -> str:
+    """Give an interval as low .. high."""
+    return UNKNOWN if bounds is None else f"{number(bounds[0])} .. {number(bounds[1])}"
+
+
+def share(value: float | None) -> str:
+    """Give a part of one in per cent."""
+    return UNKNOWN if value is None else f"{100 * value:.1f} %"
+
+
+def ratio(part: Any, whole: Any) -> str:
+    """Give a part of a whole in per cent."""
+    return share(part / whole if whole else None)

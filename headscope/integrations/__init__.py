@@ -1,0 +1,1 @@
+"""Bridges into other people's libraries: each module imports the library that it is named after."""
