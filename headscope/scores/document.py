@@ -1,4 +1,4 @@
-"""A document: the JSON text that score files are made of, written to be read by people and read without trust."""
+"""A document: the JSON text that files of scores and budgets are made of, to be read by people and without trust."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+WHAT = "a head-score file"
 _SURROGATE = re.compile("[\ud800-\udfff]")  # file names that are not UTF-8 carry them; they are written as \uXXXX
 
 
@@ -35,23 +36,26 @@ def shortest(value: float) -> float:
     return short if np.float32(short) == single else float(single)
 
 
-def read_bytes(path: str | Path) -> bytes:
-    """Read a file whole. No file is a FileNotFoundError, a folder or an empty file a ValueError; each names it."""
+def read_bytes(path: str | Path, what: str = WHAT) -> bytes:
+    """Read a file whole. No file is a FileNotFoundError, a folder or an empty file a ValueError; each names it.
+
+    what: what the file should be, for these errors.
+    """
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"`{path}`: expected a head-score file, found no file of that name")
+        raise FileNotFoundError(f"`{path}`: expected {what}, found no file of that name")
     if path.is_dir():
-        raise ValueError(f"`{path}`: expected a head-score file, found a folder")
+        raise ValueError(f"`{path}`: expected {what}, found a folder")
     data = path.read_bytes()
     if not data.strip():
-        raise ValueError(f"`{path}`: expected a head-score file, found an empty one ({len(data)} bytes)")
+        raise ValueError(f"`{path}`: expected {what}, found an empty one ({len(data)} bytes)")
     return data
 
 
-def read_json(path: str | Path) -> Any:
+def read_json(path: str | Path, what: str = WHAT) -> Any:
     """Read a JSON file. Cut off, not UTF-8, a key given twice, NaN or infinity: a ValueError that names it."""
     try:
-        return json.loads(read_bytes(path).decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_refuse)
+        return json.loads(read_bytes(path, what).decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         raise ValueError(
             f"`{path}`: expected a whole JSON document, found {error.msg.lower()} at line {error.lineno} "
@@ -62,7 +66,7 @@ def read_json(path: str | Path) -> Any:
     except _BadJsonError as error:
         raise ValueError(f"`{path}`: {error}") from None
     except RecursionError:
-        raise ValueError(f"`{path}`: expected a head-score file, found JSON nested too deeply to be one") from None
+        raise ValueError(f"`{path}`: expected {what}, found JSON nested too deeply to be one") from None
 
 
 class _BadJsonError(Exception):
