@@ -17,4 +17,5 @@ def find(*parts: str) -> Path:
     for root in (PACKAGE.parent, PACKAGE / "shipped"):
         if (root / "conf" / "probe.yaml").is_file() and (path := root.joinpath(*parts)).exists():
             return path
-    raise FileNotFoundError(f"`{'/'.join(parts)}` ships with headscope but is missing from {PACKAGE}; install headscope again")
+    name = "/".join(parts)
+    raise FileNotFoundError(f"`{name}` ships with headscope but is missing from {PACKAGE}; install headscope again")

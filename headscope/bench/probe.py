@@ -91,14 +91,8 @@ def peak_memory(
     weights = _allocated(device)
     inputs, _ = reader.ask("page", image)
     plain = _peak(device, lambda: reader.model.generate(**inputs, **reader.greedy()))
-    scored, reading = {}, None
-
-    def probe_page() -> None:
-        nonlocal reading
-        reading = reader.generate("page", image)
-        scored["hit"] = _score_all(reader, reading)
-
-    probed = _peak(device, probe_page)
+    reading = reader.generate("page", image)
+    probed = _peak(device, lambda: _score_all(reader, reader.generate("page", image)))
     only_scoring = _peak(device, lambda: _score_all(reader, reading))
     return {
         "shape": "Qwen2-VL-7B" if shape is None else "given",

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-QWEN2_VL_7B = {
+QWEN2_VL_7B: dict[str, Any] = {
     "text_config": {
         "vocab_size": 152064,
         "hidden_size": 3584,

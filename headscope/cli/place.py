@@ -23,6 +23,8 @@ class Place:
 
     def result(self, out: Path, shard: str | None = None) -> Path:
         """Say where the result named ``out`` goes."""
+        if not out.name:
+            raise ValueError(f"`out` must be a file, got the folder {out}")
         if shard is not None:
             index, _, count = shard.partition("/")
             out = out.with_name(f"{out.stem}.{index}-of-{count}{out.suffix}")

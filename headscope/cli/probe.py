@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -81,7 +83,7 @@ def probe(
     files = Files.at(place, out or Path("scores") / f"{model.label}.json", shard, picture, report)
     engine = Cached(ocr, cache or cache_folder() / "ocr")
     loaded, processor = model.load(dtype, device, device_map, ranks.local)
-    try:
+    with _progress(ranks.own_file(files.state)):
         scores = run.probe(
             loaded,
             processor,
@@ -95,8 +97,6 @@ def probe(
             progress=progress and ranks.first,
             **vars(settings),
         )
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("stopped; finished pages are kept, and the same command goes on from there") from None
     if ranks.first:
         _write(scores, files)
         if files.html:
@@ -105,6 +105,24 @@ def probe(
         print(f"wrote {', '.join(map(str, files.written))}")
     if own := ranks.own_file(files.state):
         own.unlink(missing_ok=True)
+
+
+@contextmanager
+def _progress(state: Path | None) -> Iterator[None]:
+    """After an error leave no progress file without a page, nor the folders made for it; say what Ctrl-C keeps."""
+    made = [] if state is None else [folder for folder in state.parents if not folder.exists()]
+    try:
+        yield
+    except BaseException as error:
+        kept = state is not None and state.is_file() and len(state.read_text(encoding="utf-8").splitlines()) > 1
+        if state is not None and not kept:
+            state.unlink(missing_ok=True)
+            for folder in made:
+                folder.rmdir()
+        if isinstance(error, KeyboardInterrupt) and kept:
+            text = "stopped; finished pages are kept, and the same command goes on from there"
+            raise KeyboardInterrupt(text) from None
+        raise
 
 
 def _write(scores: HeadScores, files: Files) -> None:

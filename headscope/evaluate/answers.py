@@ -29,18 +29,15 @@ def answer_pages(
 
 
 def _answer(model: Any, processor: Any, images: Sequence[np.ndarray], question: str, max_new_tokens: int) -> list[str]:
-    content = {"type": "text", "text": question}
-    conversations = [
-        [{"role": "user", "content": [{"type": "image", "image": Image.fromarray(image)}, content]}] for image in images
-    ]
-    inputs = processor.apply_chat_template(
-        conversations,
-        add_generation_prompt=True,
-        tokenize=True,
-        return_dict=True,
-        return_tensors="pt",
+    content = [{"type": "image"}, {"type": "text", "text": question}]
+    prompt = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+    inputs = processor(
+        text=[prompt] * len(images),
+        images=[[Image.fromarray(image)] for image in images],
         padding=True,
         padding_side="left",
+        add_special_tokens=not prompt.startswith(processor.tokenizer.bos_token or prompt),
+        return_tensors="pt",
     ).to(model.device, dtype=model.dtype)
     output = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=max_new_tokens)
     answers = output[:, inputs["input_ids"].shape[1] :]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -23,7 +24,7 @@ def mask_heads(model: nn.Module, heads: Iterable[tuple[int, int]]) -> Iterator[N
         if not (0 <= layer < shape.layers and 0 <= head < shape.heads):
             raise ValueError(f"`heads` must lie in {shape.layers} layers x {shape.heads} heads, got ({layer}, {head})")
         by_layer.setdefault(layer, []).append(head)
-    modules = attention_modules(model)
+    modules: list[Any] = list(attention_modules(model))
     handles = [
         modules[layer].o_proj.register_forward_pre_hook(_silence(masked, shape.heads))
         for layer, masked in by_layer.items()
@@ -35,7 +36,7 @@ def mask_heads(model: nn.Module, heads: Iterable[tuple[int, int]]) -> Iterator[N
             handle.remove()
 
 
-def _silence(masked: list[int], heads: int):
+def _silence(masked: list[int], heads: int) -> Callable[..., tuple[Tensor, ...]]:
     """Make a hook that zeroes the masked heads' parts of [batch, token, head * dim]."""
 
     def hook(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

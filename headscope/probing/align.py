@@ -79,7 +79,7 @@ def _split(text: str) -> list[tuple[str, Span]]:
 
 
 def _agreed(pairs: np.ndarray, boxes: Sequence[int]) -> int | None:
-    found = {boxes[index] for index in np.flatnonzero(pairs)}
+    found = {boxes[index] for index in np.flatnonzero(pairs).tolist()}
     return found.pop() if len(found) == 1 else None
 
 

@@ -45,7 +45,7 @@ class Recorded:
         """Length of the prompt in tokens."""
         return self.arguments["inputs_embeds"].shape[1]
 
-    def extended(self, language_model: nn.Module, answer: Tensor) -> dict[str, Any]:
+    def extended(self, language_model: Any, answer: Tensor) -> dict[str, Any]:
         """Give the arguments for a pass over the prompt and an answer (int64 [token]) behind it.
 
         Positions run on by one a token from the prompt's last, on every axis: the prompt ends in text.

@@ -17,7 +17,7 @@ Visit = Callable[[int, int, Tensor], None]
 
 
 @torch.inference_mode()
-def watch_rows(language_model: nn.Module, arguments: dict[str, Any], rows: Tensor, visit: Visit) -> None:
+def watch_rows(language_model: Any, arguments: dict[str, Any], rows: Tensor, visit: Visit) -> None:
     """Run one forward pass of the decoder stack, handing over the attention of chosen query positions layer by layer.
 
     arguments: the stack's own, a batch of one without padding. rows: int64 [row], query positions. The rows are formed
@@ -27,7 +27,7 @@ def watch_rows(language_model: nn.Module, arguments: dict[str, Any], rows: Tenso
     if batch != 1:
         raise ValueError(f"`inputs_embeds` must be a batch of one sequence, got {batch}; probe them one by one")
 
-    def watch(module: nn.Module, query: Tensor, key: Tensor, scaling: float, window: int | None) -> None:
+    def watch(module: Any, query: Tensor, key: Tensor, scaling: float, window: int | None) -> None:
         for first, attention in form_rows(query[0], key[0], rows.to(query.device), scaling, window):
             visit(module.layer_idx, first, attention)
 
@@ -58,7 +58,7 @@ def form_rows(
 
 
 @contextmanager
-def _attention_by(language_model: nn.Module, name: str) -> Iterator[None]:
+def _attention_by(language_model: Any, name: str) -> Iterator[None]:
     """Let the decoder stack attend by a registered function inside the block; the vision tower is left alone."""
     _register()
     before = language_model.config._attn_implementation

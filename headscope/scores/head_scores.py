@@ -23,9 +23,12 @@ REDUCTIONS = ("sum", "mean", "max")
 class Geometry(Protocol):
     """Anything that knows a model's layers, query heads and KV heads."""
 
-    layers: int
-    heads: int
-    kv_heads: int
+    @property
+    def layers(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def kv_heads(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from headscope.resources import find
 CONF = find("conf")
 NEEDED = {  # a value for each ??? of a root config
     "probe": ["model=reader"],
+    "allocate": [],
     "merge": ["parts=[a.json]", "out=b.json"],
     "import": ["path=a.json", "out=b.json"],
     "export": ["scores=a.json", "to=sparsemm", "out=b.json"],
@@ -36,21 +37,22 @@ def composed(config: str, words: list[str]) -> dict[str, Any]:
     import hydra
     from omegaconf import OmegaConf
 
+    chosen = line.read(config, words).overrides
     with hydra.initialize_config_dir(str(CONF), version_base=None):
-        chosen = line.read(config, words).overrides
         values = OmegaConf.to_container(hydra.compose(config, overrides=list(chosen)), resolve=True)
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
 
 
-def without_targets(values: dict[str, Any]) -> dict[str, Any]:
+def without_targets(values: dict[str, Any], verb: Any) -> dict[str, Any]:
     """Check the arguments of each `_target_`, and build nothing."""
     plain = {}
+    kinds = inspect.signature(verb).parameters
     for key, value in values.items():
         if isinstance(value, dict) and "_target_" in value:
             arguments = {name: at if at != "???" else "here" for name, at in value.items() if name != "_target_"}
             bind(target(value["_target_"], key), arguments, f"{key}.")
-            plain[key] = object()
+            plain[key] = value if str(kinds[key].annotation).startswith("dict") else object()
         else:
             plain[key] = value
     return plain
@@ -59,8 +61,8 @@ def without_targets(values: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", verbs.VERBS)
 def test_every_root_config_binds_to_its_verb(name: str) -> None:
     config = verbs.config(name)
-    values = composed(config, NEEDED[config])
-    bound = bind(verbs.function(name), without_targets(values))
+    function = verbs.function(name)
+    bound = bind(function, without_targets(composed(config, NEEDED[config]), function))
     needed = {
         key for key, at in inspect.signature(verbs.function(name)).parameters.items() if at.kind == at.KEYWORD_ONLY
     }
@@ -69,12 +71,17 @@ def test_every_root_config_binds_to_its_verb(name: str) -> None:
 
 @pytest.mark.parametrize("path", [path for path in files() if len(path.parts) == 2], ids=str)
 def test_every_choice_composes_and_binds(path: Path) -> None:
-    group, choice = path.parent.name, path.name.removesuffix(".yaml")
-    words = [] if group == "model" else ["model=reader"]
-    if (group, choice) == ("model", "pretrained"):
-        words.append("model.path=some/where")
-    values = composed("probe", [*words, f"{group}={choice}"])
-    bind(verbs.function("probe"), without_targets(values))
+    choice = path.name.removesuffix(".yaml")
+    users = 0
+    for name in verbs.VERBS:
+        config, function = verbs.config(name), verbs.function(name)
+        for group in choices.groups(CONF / f"{config}.yaml"):
+            if choices.folder(group) == path.parent.name:
+                words = [word for word in NEEDED[config] if not word.startswith(f"{group}=")] + [f"{group}={choice}"]
+                words += ["model.path=some/where"] if choice == "pretrained" else []
+                bind(function, without_targets(composed(config, words), function))
+                users += 1
+    assert users
 
 
 def test_there_is_a_root_config_for_each_verb_and_no_other() -> None:
@@ -82,7 +89,7 @@ def test_there_is_a_root_config_for_each_verb_and_no_other() -> None:
     assert roots == {verbs.config(name) for name in verbs.VERBS} == set(NEEDED)
 
 
-@pytest.mark.parametrize("path", files(), ids=str)
+@pytest.mark.parametrize("path", list(files()), ids=str)
 def test_every_key_has_a_comment(path: Path) -> None:
     text = (CONF / path).read_text()
     if re.match(r"defaults: \[pretrained, _self_\]\npath: \S+\n\Z", text) or path.parts[0] == "experiment":
@@ -104,7 +111,7 @@ def test_no_key_of_a_verb_has_the_name_of_a_group_that_it_does_not_use() -> None
     for name in verbs.VERBS:
         path = CONF / f"{verbs.config(name)}.yaml"
         keys = {key.partition(".")[0] for key, _, _ in help.read(path)}
-        assert keys & folders <= set(choices.groups(path))
+        assert keys & folders <= {choices.folder(group) for group in choices.groups(path)}
 
 
 def test_the_papers_experiment_is_the_papers() -> None:

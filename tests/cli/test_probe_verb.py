@@ -90,9 +90,10 @@ def test_submitit_jobs_over_shards_merge_to_the_file_of_one_run(run: Run, stand:
 
 
 def test_two_processes_of_a_torchrun_write_the_file_of_one_run(stand: Path, whole: bytes) -> None:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command = [*torchrun, "--master-port", "0", "-m", "headscope", "probe", *FEW, "out=x.json"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=stand, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*torchrun, "-m", "headscope", "probe", *FEW, "out=x.json"]
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=stand, env=one_thread, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("wrote x.json") == 1
     assert (stand / "x.json").read_bytes() == whole
@@ -122,7 +123,7 @@ def test_a_mistake_is_one_line_before_anything_is_written(
     (stand / "empty").mkdir()
     Image.new("RGB", (56, 56), "white").save(stand / "blank.png")
     model = [] if words[0].startswith("model=") else ["model=reader"]
-    shown = run("probe", *model, *words)
+    shown = run("probe", *model, *words, "progress=false")
     assert (shown.code, shown.err.count("\n")) == (2, 1), shown.err
     assert message in shown.err
     assert [path.name for path in stand.iterdir() if path.name not in ("empty", "blank.png")] == []

@@ -1,5 +1,7 @@
 """A cell's stretch of pixels is where `span` finds the cell."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ def test_stretches_of_a_proportional_axis_tile_the_side(pixels: int, cells: int)
     axis = Axis.proportional(pixels, cells)
     stretches = [axis.stretch(cell) for cell in range(cells)]
     assert stretches[0][0] == 0 and stretches[-1][1] == pixels
-    assert all(left[1] == right[0] for left, right in zip(stretches, stretches[1:], strict=False))
+    assert all(left[1] == right[0] for left, right in pairwise(stretches))
     middle = [(low + high) / 2 for low, high in stretches]
     assert [list(axis.span(point, point)) for point in middle] == [[cell] for cell in range(cells)]
 
