@@ -3,14 +3,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 STAMP := $(VENV)/.installed
+KVPRESS_VENV ?= .venv-kvpress
+KVPRESS_STAMP := $(KVPRESS_VENV)/.installed
 # One thread a process: the suite runs in several processes, and small models are slower with more.
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup probe test check gpu bench
+.PHONY: help setup probe test test-kvpress check gpu bench
 
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP)  ## make .venv and install headscope with all extras
 
@@ -29,6 +31,17 @@ probe: $(STAMP)  ## probe the bundled model on the bundled pages: scores/reader-
 test: $(STAMP)  ## run the test suite
 	@echo "headscope: running the tests in $(WORKERS) processes"
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not gpu"
+
+test-kvpress: $(KVPRESS_STAMP)  ## run the tests of the kvpress press, in an environment with the transformers that it pins
+	@echo "headscope: running the kvpress tests in $(KVPRESS_VENV)"
+	@$(KVPRESS_VENV)/bin/python -m pytest -q tests/integrations/test_kvpress.py
+
+$(KVPRESS_STAMP): pyproject.toml
+	@echo "headscope: making $(KVPRESS_VENV) with $$($(PYTHON) --version)"
+	@test -x $(KVPRESS_VENV)/bin/python || $(PYTHON) -m venv $(KVPRESS_VENV)
+	@$(KVPRESS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check 'kvpress>=0.5.5,<0.6' 'pytest>=8.3'
+	@$(KVPRESS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $(KVPRESS_STAMP)
 
 check: $(STAMP)  ## check format, lint and types
 	@echo "headscope: checking format, lint and types"

@@ -5,6 +5,7 @@
     scores = hs.probe(model, processor, pages)
     scores.save("scores/mine.json")
     hs.HeadScores.load("scores/mine.json").top(10)
+    hs.allocate(scores, per_head=64).save("budgets/mine.json")
 
 Nothing heavy is imported before one of these names is used.
 """
@@ -15,14 +16,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headscope.budget import Budget, allocate
     from headscope.probing.run import probe
     from headscope.scores import HeadScores
 
 __version__ = "0.1.0"
-__all__ = ["HeadScores", "__version__", "probe"]
+__all__ = ["Budget", "HeadScores", "__version__", "allocate", "probe"]
 
 
-HOMES = {"HeadScores": "headscope.scores", "probe": "headscope.probing.run"}
+HOMES = {
+    "Budget": "headscope.budget",
+    "HeadScores": "headscope.scores",
+    "allocate": "headscope.budget",
+    "probe": "headscope.probing.run",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,21 @@ import headscope
 
 PACKAGE = Path(headscope.__file__).parent
 # From the bottom up: a part imports only from itself and from parts before it.
-ORDER = ["files", "resources", "software", "page", "families", "scores", "report", "probing", "evaluate", "bench", "cli"]
+ORDER = [
+    "files",
+    "resources",
+    "software",
+    "page",
+    "families",
+    "scores",
+    "budget",
+    "integrations",
+    "report",
+    "probing",
+    "evaluate",
+    "bench",
+    "cli",
+]
 HEAVY = ["torch", "transformers", "hydra", "omegaconf", "easyocr", "rapidocr", "datasets", "matplotlib", "numpy"]
 
 
@@ -52,6 +66,8 @@ def test_the_public_names_are_there() -> None:
 
     assert headscope.HeadScores is HeadScores
     assert callable(headscope.probe)
-    assert set(dir(headscope)) >= {"HeadScores", "probe", "__version__"}
+    assert headscope.allocate(HeadScores.from_values([[1.0]]), per_head=40).total == 40
+    assert headscope.Budget([[40]], 32).per_head == 40
+    assert set(dir(headscope)) >= {"Budget", "HeadScores", "allocate", "probe", "__version__"}
     with pytest.raises(AttributeError, match="no attribute 'probee'"):
         headscope.probee  # noqa: B018

@@ -20,7 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from headscope.bench.provenance import provenance
 from headscope.bench.shapes import random_qwen2_vl
 from headscope.families import detect
-from headscope.families.loading import load
+from headscope.families.loading import check_device, load
 from headscope.page.image import decode
 from headscope.page.ocr import GivenWords
 from headscope.page.source import bundled
@@ -42,9 +42,13 @@ def run(
     pages: how many bundled pages to read. device: cuda where there is one. memory: whether to build the 7B model; None
     on a GPU.
     """
+    check_device(device)
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    memory = place.type == "cuda" if memory is None else memory
+    if memory and place.type != "cuda":
+        raise ValueError(f"`memory` is measured on a GPU only, got device {place}; leave it out or give device=cuda")
     results: dict[str, Any] = {"bench": "probe", **provenance(place, commit), "time": reading_time(place, pages)}
-    if memory if memory is not None else place.type == "cuda":
+    if memory:
         results["memory"] = peak_memory(place)
     return results
 
@@ -53,7 +57,7 @@ def reading_time(device: torch.device, pages: int) -> dict[str, Any]:
     """Read bundled pages with the bundled model, timing generation and scoring of each after one page to warm up."""
     model, processor, family = load(str(find("data", "reader")), dtype="float32", device=str(device))
     reader = Reader(model, processor, family, QUESTION, 320)
-    chosen = bundled("probe")[:pages]
+    chosen = bundled("probe", pages)
     times = [_timed_page(reader, page, device) for page in [chosen[0], *chosen]][1:]
     generate, scoring = (sum(part) for part in zip(*times, strict=True))
     return {
@@ -182,7 +186,6 @@ def _now(device: torch.device) -> float:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(max(1, torch.get_num_threads()))
     result = run(commit=sys.argv[2] if len(sys.argv) > 2 else None)
     Path(sys.argv[1]).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=1))

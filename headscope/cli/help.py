@@ -10,7 +10,7 @@ from headscope.cli import choices, verbs
 from headscope.resources import find
 
 VALUE, COMMENT = r"(?: +(?P<value>[^#]*[^# ]))?", r"(?:#+ *(?P<comment>.*))?"
-ENTRY = re.compile(rf"(?P<indent> *)(?P<item>- )?(?P<key>[\w.-]+):{VALUE} *{COMMENT}")
+ENTRY = re.compile(rf"(?P<indent> *)(?P<item>- )?(?:[\w/.-]+@)?(?P<key>[\w.-]+):{VALUE} *{COMMENT}")
 SWEEPS = "-m, --multirun: sweep over values with commas. --cfg job: print the settings, run nothing."
 
 
@@ -40,7 +40,7 @@ def verb(name: str, typed: Sequence[str] = ()) -> str:
         if group in groups and choice in choices.choices(group, [path.parent]):
             lines += [
                 f"keys of {group}={choice}:",
-                *_keys(read(path.parent / group / f"{choice}.yaml"), f"{group}."),
+                *_keys(read(path.parent / choices.folder(group) / f"{choice}.yaml"), f"{group}."),
                 "",
             ]
     if groups:

@@ -35,13 +35,14 @@ def read(config: str, words: Sequence[str]) -> Line:
     flags, typed = separate(words)
     multirun = "-m" in flags or "--multirun" in flags or "hydra.mode=MULTIRUN" in typed
     folders = _folders(flags)
-    groups = choices.groups(find("conf", f"{config}.yaml"))
-    plain = [overrides.plain(word, multirun) for word in typed]
+    root = find("conf", f"{config}.yaml")
+    groups = choices.groups(root)
+    plain = [_filed(overrides.plain(word, multirun), choices.files(root)) for word in typed]
     chosen = [new for old in plain for new in _chosen(old, groups, folders)]
     _check_required(chosen, groups, folders)
     _check_keys(config, chosen, groups, folders)
     swept = [overrides.split(word)[0] for word in chosen if _sweep(word)]
-    return Line(config, tuple(flags), tuple(chosen), multirun, tuple(swept))
+    return Line(config, tuple(flags), tuple(map(choices.as_hydra, chosen)), multirun, tuple(swept))
 
 
 def separate(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -68,6 +69,12 @@ def _folders(flags: Sequence[str]) -> list[Path]:
 def _sweep(override: str) -> bool:
     parsed = overrides.parse(override)
     return parsed is not None and parsed.is_sweep_override()
+
+
+def _filed(override: str, files: set[str]) -> str:
+    """Call a key that stands for a file by the name that the config has for it."""
+    key = override.partition("=")[0]
+    return f"{key}_file{override.removeprefix(key)}" if key in files else override
 
 
 def _chosen(override: str, groups: dict[str, Any], folders: Sequence[Path]) -> list[str]:
@@ -125,7 +132,8 @@ def compose(config: str, chosen: Sequence[str], folders: Sequence[Path]) -> dict
 
     extra = [f"hydra.searchpath=[{','.join(overrides.quoted(f'file://{path.resolve()}') for path in folders[:-1])}]"]
     with hydra.initialize_config_dir(str(folders[-1]), version_base=None):
-        composed = hydra.compose(config, overrides=[*chosen, *(extra if len(folders) > 1 else [])])
+        given = [*map(choices.as_hydra, chosen), *(extra if len(folders) > 1 else [])]
+        composed = hydra.compose(config, overrides=given)
     return OmegaConf.to_container(composed, resolve=False)  # type: ignore[return-value]
 
 

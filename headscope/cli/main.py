@@ -63,6 +63,8 @@ def describe(error: BaseException) -> str:
     """Say an error in one line."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     return " ".join(str(error).split()) or type(error).__name__
 
 

@@ -42,10 +42,9 @@ def ablation(
 
     result = place.result(out or RESULTS / f"ablation-{model.label}.json")
     check_writable([result])
-    found = as_scores(scores or find_shipped(model.name or model.path))
+    found = as_scores(scores or find_shipped(model.name or model.path)).check(model.geometry(), query_heads=True)
     conditions = work.plan(found, sizes or work.default_sizes(found), draws, seed)
     loaded, processor = model.load(dtype, device, device_map)
-    work.check_geometry(loaded, found)
     asked: dict[str, Any] = {"question": prompt, "max_new_tokens": max_new_tokens}
     outcomes = []
     for outcome in work.ablate(loaded, processor, pages, conditions, batch=batch, **asked):

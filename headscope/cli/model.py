@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headscope.resources import find
+
+if TYPE_CHECKING:
+    from headscope.families import Geometry
 
 BUNDLED = "bundled:"
 
@@ -36,6 +39,13 @@ class Model:
         """What files are named after: the name, or the last part of the path."""
         path = Path(self.path).expanduser()
         return (self.name or (path.resolve() if path.is_dir() else path).name).rpartition("/")[2]
+
+    def geometry(self) -> Geometry:
+        """Read its layers and heads from its config, before anything is loaded."""
+        from headscope.families import geometry
+        from headscope.families.loading import read_config
+
+        return geometry(read_config(self.location, revision=self.revision))
 
     def load(self, dtype: str, device: str | None, device_map: str | None, local_rank: int = 0) -> tuple[Any, Any]:
         """Load (model, processor); on a GPU where there is one and nothing else is said."""

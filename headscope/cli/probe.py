@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -73,10 +73,12 @@ def probe(
     cache: Path | None,
 ) -> None:
     """Probe a model, write its score file and pictures, and print a summary."""
+    from headscope.cli.report import check_count
     from headscope.page.ocr import Cached, cache_folder
     from headscope.probing import run
     from headscope.probing.ranks import Ranks
 
+    check_count(report_pages)
     settings = run.Settings(prompt, answer, match, statistic, cells, max_new_tokens, seed)
     ranks = Ranks.from_environment()
     chosen = run.choose(pages, None, shard)
@@ -109,17 +111,21 @@ def probe(
 
 @contextmanager
 def _progress(state: Path | None) -> Iterator[None]:
-    """After an error leave no progress file without a page, nor the folders made for it; say what Ctrl-C keeps."""
+    """Say what Ctrl-C keeps; a probe that came to its end and found nothing leaves nothing to go on with."""
+    from headscope.scores import NothingScoredError
+
     made = [] if state is None else [folder for folder in state.parents if not folder.exists()]
     try:
         yield
-    except BaseException as error:
-        kept = state is not None and state.is_file() and len(state.read_text(encoding="utf-8").splitlines()) > 1
-        if state is not None and not kept:
+    except NothingScoredError:
+        if state is not None:
             state.unlink(missing_ok=True)
-            for folder in made:
+        for folder in made:
+            with suppress(OSError):  # never made, or another process writes there too
                 folder.rmdir()
-        if isinstance(error, KeyboardInterrupt) and kept:
+        raise
+    except KeyboardInterrupt:
+        if state is not None and state.is_file():
             text = "stopped; finished pages are kept, and the same command goes on from there"
             raise KeyboardInterrupt(text) from None
         raise

@@ -40,6 +40,9 @@ def report(
     from headscope.scores import as_scores
 
     found = as_scores(scores)
+    check_count(report_pages)
+    if model is not None:
+        found.check(model.geometry(), query_heads=True)
     page = place.result(out or scores.with_suffix(".html"))
     drawn = place.result(picture) if picture else page.with_suffix(".png")
     check_writable([page, drawn])
@@ -52,6 +55,12 @@ def report(
     write(page, found, shown)
     draw(found, drawn)
     print(f"wrote {page}, {drawn}")
+
+
+def check_count(report_pages: int) -> None:
+    """Refuse a number of pages that is none."""
+    if report_pages < 0:
+        raise ValueError(f"`report_pages` must be at least 0, got {report_pages}")
 
 
 def reader(model: Any, processor: Any, how: Settings) -> Reader:

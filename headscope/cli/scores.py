@@ -1,4 +1,4 @@
-"""The verbs about score files: ``merge``, ``import``, ``export``, ``diff``."""
+"""The verbs about score files: ``merge``, ``import``, ``diff``."""
 
 from __future__ import annotations
 
@@ -44,23 +44,14 @@ def import_scores(
         raise FileNotFoundError(f"`path`: nothing found at {path}")
     given = [layers, heads, kv_heads]
     if model is not None and None in given:
-        given = [mine or read for mine, read in zip(given, _geometry(model), strict=True)]
+        sizes = model.geometry()
+        read = (sizes.layers, sizes.heads, sizes.kv_heads)
+        given = [mine or known for mine, known in zip(given, read, strict=True)]
     scores = read_any(path, *given)
     if called := name or (model and (model.name or model.path)):
         scores = dataclasses.replace(scores, model=scores.model | {"id": called})
     scores.save(result)
     print(f"{summary.of_scores(scores)}\nimported {path} as {result}")
-
-
-def export_scores(place: Place, /, *, scores: Path, to: str, out: Path) -> None:
-    """Write scores in another tool's format."""
-    from headscope.scores.formats import EXPORTS, export
-
-    if to not in EXPORTS:
-        raise ValueError(f"`to` must be one of {', '.join(EXPORTS)}, got {to!r}")
-    result = place.result(out)
-    export(scores, result, to)
-    print(f"exported {scores} for {to} as {result}")
 
 
 def diff(place: Place, /, *, a: Path, b: Path, k: int | list[int] | None, moves: int) -> None:
@@ -78,12 +69,3 @@ def _files(parts: list[Path] | str) -> list[Path]:
     raise FileNotFoundError(
         f"`parts`: nothing found at {parts}; give a glob in quotes, or a list such as [a.json,b.json]"
     )
-
-
-def _geometry(model: Model) -> tuple[int, int, int]:
-    """Read layers, query heads and KV heads from a model's config."""
-    from headscope.families import geometry
-    from headscope.families.loading import read_config
-
-    sizes = geometry(read_config(model.location, revision=model.revision))
-    return sizes.layers, sizes.heads, sizes.kv_heads

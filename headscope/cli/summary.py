@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headscope.budget import Budget
     from headscope.evaluate.ablation import Outcome
     from headscope.scores import HeadScores
 
@@ -91,6 +92,40 @@ def pooled(drawn: Sequence[Outcome]) -> Outcome:
     pages = zip(*(outcome.pages for outcome in drawn), strict=True)
     summed = tuple(WordsRight(sum(at.right for at in page), sum(at.total for at in page)) for page in pages)
     return replace(drawn[0], pages=summed)
+
+
+def of_budget(budget: Budget, dtype: str = "bfloat16", batch: int = 1) -> str:
+    """Say what a budget comes to: its shape, how tokens are spread, their bytes, and what the prompt's length did."""
+    kept = budget.kept.double()
+    length = "of any length" if budget.prompt is None else f"of {budget.prompt} tokens"
+    settings = "".join(f", {name} {value}" for name, value in budget.settings.items())
+    lines = [
+        f"model {budget.model.get('id', UNKNOWN)}: {budget.layers} layers x {budget.kv_heads} KV heads",
+        f"rule {budget.rule}{settings}; window {budget.window}; a prompt {length}",
+        f"kept tokens a head: minimum {budget.kept.min()}, median {kept.quantile(0.5):g}, maximum {budget.kept.max()}, "
+        f"mean {budget.per_head:.6g}",
+        f"total {budget.total} tokens" + part_of_prompt(budget),
+        f"bytes {_bytes(budget, dtype, batch)}",
+    ]
+    if budget.moved:
+        lines.append(f"moved: {budget.moved} tokens, from heads that keep the whole prompt to others")
+    if budget.lost:
+        lines.append(f"lost: {budget.lost} of the {budget.asked} tokens asked for find no place")
+    return "\n".join(lines)
+
+
+def part_of_prompt(budget: Budget) -> str:
+    """Say which part of the prompt is kept, where its length is known."""
+    if budget.prompt is None:
+        return ""
+    return f", {share(budget.total / (budget.kept.numel() * budget.prompt))} of the prompt's"
+
+
+def _bytes(budget: Budget, dtype: str, batch: int) -> str:
+    if budget.model.get("head_dim") is None:
+        return f"{UNKNOWN}: give head_dim=..., the numbers in a head's key"
+    sequences = f" for {batch} sequences" if batch > 1 else ""
+    return f"{budget.kv_bytes(dtype, batch=batch)} in {dtype}{sequences}, keys and values of the kept tokens"
 
 
 def number(value: float | None) -> str:

@@ -9,9 +9,10 @@ from headscope.cli.near import hint
 
 VERBS = {
     "probe": "headscope.cli.probe:probe",
+    "allocate": "headscope.cli.allocate:allocate",
     "merge": "headscope.cli.scores:merge",
     "import": "headscope.cli.scores:import_scores",
-    "export": "headscope.cli.scores:export_scores",
+    "export": "headscope.cli.export:export",
     "diff": "headscope.cli.scores:diff",
     "report": "headscope.cli.report:report",
     "evaluate ablation": "headscope.cli.measure:ablation",

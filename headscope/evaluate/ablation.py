@@ -12,7 +12,6 @@ import numpy as np
 from headscope.evaluate.answers import answer_pages
 from headscope.evaluate.mask import mask_heads
 from headscope.evaluate.words import WordsRight, words_right
-from headscope.families import geometry
 from headscope.page import Page
 from headscope.page.image import content_hash, decode
 from headscope.scores import HeadScores
@@ -43,8 +42,8 @@ class Outcome:
         return sum(page.right for page in self.pages) / sum(page.total for page in self.pages)
 
     def interval(self, seed: int = 0) -> tuple[float, float]:
-        """Give the 95 % page-bootstrap interval of the accuracy."""
-        counts = np.array([[page.right, page.total] for page in self.pages])
+        """Give the 95 % page-bootstrap interval of the accuracy, over the pages that have words."""
+        counts = np.array([[page.right, page.total] for page in self.pages if page.total])
         drawn = np.random.default_rng(seed).integers(len(counts), size=(RESAMPLES, len(counts)))
         right, total = counts[drawn].sum(axis=1).T
         low, high = np.quantile(right / total, [0.025, 0.975])
@@ -62,19 +61,39 @@ class Outcome:
 
 def plan(scores: HeadScores, sizes: Sequence[int], draws: int, seed: int) -> list[Condition]:
     """List the conditions: nothing silenced, then for each size the best heads, random and layer-matched others."""
+    if draws < 0:
+        raise ValueError(f"`draws` must be at least 0, got {draws}")
     conditions = [Condition("full")]
     for size in sizes:
-        best = [(layer, head) for layer, head, _ in scores.top(size)]
-        others = [head for head in _all_heads(scores) if head not in set(best)]
-        if not 0 < size <= len(others):
+        heads = _all_heads(scores)
+        if not 0 < 2 * size <= len(heads):
             raise ValueError(
-                f"`sizes` must leave as many heads as they silence, got {size} of {len(best) + len(others)}"
+                f"`sizes` must silence at least one head and leave as many as they silence, got {size} of {len(heads)}"
             )
+        best = [(layer, head) for layer, head, _ in scores.top(size)]
+        others = [head for head in heads if head not in set(best)]
         conditions.append(Condition("best", tuple(best)))
         rng = random.Random(f"{seed} {size}")
-        conditions += [Condition("random", tuple(sorted(rng.sample(others, size))), draw) for draw in range(draws)]
+        apart = disjoint(others, size, draws, rng)
+        conditions += [Condition("random", silenced, draw) for draw, silenced in enumerate(apart)]
         conditions += [Condition("layer-matched", layer_matched(best, others, rng), draw) for draw in range(draws)]
     return conditions
+
+
+def disjoint(others: Sequence[Head], size: int, draws: int, rng: random.Random) -> list[tuple[Head, ...]]:
+    """Draw heads without putting any back, until too few are left; then begin anew with all.
+
+    A head that everything else needs then weighs in the mean over draws as it does among all heads, not by how often
+    chance drew it.
+    """
+    drawn: list[tuple[Head, ...]] = []
+    left: list[Head] = []
+    while len(drawn) < draws:
+        if len(left) < size:
+            left = rng.sample(others, len(others))
+        drawn.append(tuple(sorted(left[:size])))
+        left = left[size:]
+    return drawn
 
 
 def layer_matched(best: Iterable[Head], others: Iterable[Head], rng: random.Random) -> tuple[Head, ...]:
@@ -99,8 +118,13 @@ def ablate(
     max_new_tokens: int = 320,
     batch: int = 16,
 ) -> Iterable[Outcome]:
-    """Yield how a model reads pages under each condition. Raises ValueError for a page whose text is not known."""
+    """Yield how a model reads pages under each condition.
+
+    Raises ValueError for a page whose text is not known, and for pages without a single word.
+    """
     texts = [_text(page) for page in pages]
+    if not any(text.split() for text in texts):
+        raise ValueError(f"`pages` must have words to be evaluated, the {len(texts)} given have none")
     images = [decode(page.source, name=page.name) for page in pages]
     for condition in conditions:
         with mask_heads(model, condition.heads):
@@ -119,12 +143,6 @@ def pages_hash(pages: Sequence[Page]) -> str:
     return content_hash(
         np.array([content_hash(decode(page.source, name=page.name)) for page in pages], dtype="S64").view(np.uint8)
     )
-
-
-def check_geometry(model: Any, scores: HeadScores) -> None:
-    """Raise ValueError when a score file is of another shape than the model."""
-    shape = geometry(model.config)
-    scores.check(shape)
 
 
 def _all_heads(scores: HeadScores) -> list[Head]:

@@ -21,6 +21,9 @@ def answer_pages(
     batch: int = 16,
 ) -> list[str]:
     """Give the model's greedy answer to one question about each page (uint8 [height, width, 3]), in padded batches."""
+    for name, value in {"batch": batch, "max_new_tokens": max_new_tokens}.items():
+        if value < 1:
+            raise ValueError(f"`{name}` must be at least 1, got {value}")
     return [
         text
         for first in range(0, len(images), batch)

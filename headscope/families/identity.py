@@ -17,7 +17,7 @@ VOLATILE = ("transformers_version", "dtype", "torch_dtype", "attn_implementation
 
 
 def model_identity(model: nn.Module) -> dict[str, Any]:
-    """Say which model this is: id, revision, config_hash, family, layers, heads, kv_heads.
+    """Say which model this is: id, revision, config_hash, family, layers, heads, kv_heads, head_dim.
 
     id: the name on the hub, or a folder's name without its path. config_hash: sha256 of the config without what differs
     between two loads of one model (dtype, attention implementation, software versions).
@@ -32,6 +32,7 @@ def model_identity(model: nn.Module) -> dict[str, Any]:
         "layers": sizes.layers,
         "heads": sizes.heads,
         "kv_heads": sizes.kv_heads,
+        "head_dim": sizes.head_dim,
     }
 
 

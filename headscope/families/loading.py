@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from huggingface_hub.utils import logging as hub_logging
 from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor, PreTrainedConfig
@@ -18,7 +19,7 @@ from transformers.utils import logging
 from headscope.families import Family, detect, of_type
 from headscope.families.identity import model_identity
 
-__all__ = ["load", "model_identity", "read_config"]
+__all__ = ["check_device", "load", "model_identity", "read_config"]
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 UNREADABLE: tuple[type[Exception], ...] = (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError)
@@ -33,7 +34,8 @@ def read_config(name: str | Path, *, revision: str | None = None) -> PreTrainedC
     """
     path = _locate(name)
     try:
-        raw, _ = PreTrainedConfig.get_config_dict(path, revision=revision)
+        with _quiet():
+            raw, _ = PreTrainedConfig.get_config_dict(path, revision=revision)
         of_type(raw.get("model_type"))
     except (OSError, AttributeError, TypeError) as error:
         raise _unreadable(name, path, error) from error
@@ -63,7 +65,7 @@ def load(
         raise ValueError("`device` and `device_map` exclude each other; give one of them")
     config = read_config(name, revision=revision)
     family, path = detect(config), _locate(name)
-    _check_device(device)
+    check_device(device)
     with _one_line("processor", name):
         processor = AutoProcessor.from_pretrained(path, revision=revision)
     _check_processor(processor, config, name)
@@ -118,7 +120,8 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _check_device(device: str | torch.device | None) -> None:
+def check_device(device: str | torch.device | None) -> None:
+    """Refuse a device that torch does not know or does not have here."""
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
@@ -142,11 +145,13 @@ def _check_processor(processor: Any, config: Any, name: str | Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hold back the progress bar of the weights."""
-    shown = logging.is_progress_bar_enabled()
+    """Hold back the progress bar of the weights, and what the hub's client says of each attempt to reach the hub."""
+    shown, told = logging.is_progress_bar_enabled(), hub_logging.get_verbosity()
     logging.disable_progress_bar()
+    hub_logging.set_verbosity_error()
     try:
         yield
     finally:
+        hub_logging.set_verbosity(told)
         if shown:
             logging.enable_progress_bar()

@@ -1,18 +1,19 @@
 """A press: a budget at work inside kvpress, in its pipeline and as its context manager.
 
-    from kvpress import KVPressTextGenerationPipeline
     from headscope.integrations.kvpress import HeadBudgetPress
 
-    pipe("context", question="...", press=HeadBudgetPress("budget.json"))  # or: with HeadBudgetPress(budget)(model): ...
+    press = HeadBudgetPress("budget.json")
+    pipeline("kv-press-text-generation", model=...)(context, question=question, press=press)
+    with press(model):
+        model.generate(**inputs)
 
-kvpress simulates counts that differ by head: a dropped position keeps its memory, and its key is replaced by one that no
-query attends to. So the quality is that of the budget, the memory and the speed are not.
+kvpress simulates counts that differ by head: a dropped position keeps its memory, and its key is replaced by one that
+no query attends to. So the quality is that of the budget, the memory and the speed are not.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool1d
 
 from headscope.budget import Budget
+from headscope.budget.formats import as_budget
 from headscope.families import attention_modules, geometry
 
 try:
@@ -51,24 +53,18 @@ class HeadBudgetPress(BasePress):
     Raises ValueError where the model has other layers or KV heads than the budget, attends eagerly, or gets a batch.
     """
 
-    budget: Budget | str | Path
+    budget: Budget
     pool: int = POOL
 
     def __post_init__(self) -> None:
-        if isinstance(self.budget, str | Path):
-            self.budget = Budget.load(self.budget)
+        self.budget = as_budget(self.budget)
         if self.pool < 1 or self.pool % 2 == 0:
             raise ValueError(f"`pool` must be an odd number of at least 1, got {self.pool!r}")
 
     def post_init_from_model(self, model: Any) -> None:
         """Refuse a model that the budget does not fit, and forget what an earlier run has masked."""
         sizes = geometry(model.config)
-        expected, found = (sizes.layers, sizes.kv_heads), tuple(self.budget.kept.shape)
-        if expected != found:
-            raise ValueError(
-                f"`budget` must be for {_words(expected)}, as {type(model).__name__} has, got {_words(found)}; "
-                "allocate it from this model's scores"
-            )
+        self.budget.check(sizes.layers, sizes.kv_heads)
         if model.config.get_text_config()._attn_implementation == "eager":
             raise ValueError(
                 "`attn_implementation` must be sdpa or flash attention for counts that differ by head, got eager; "
@@ -78,7 +74,7 @@ class HeadBudgetPress(BasePress):
 
     def compress(
         self,
-        module: nn.Module,
+        module: Any,
         hidden_states: Tensor,
         keys: Tensor,
         values: Tensor,
@@ -105,17 +101,21 @@ def forget(model: nn.Module) -> None:
         module.masked_key_indices = None  # type: ignore[assignment]
 
 
-def window_queries(module: nn.Module, hidden_states: Tensor, kwargs: dict[str, Any]) -> Tensor:
+def window_queries(module: Any, hidden_states: Tensor, kwargs: dict[str, Any]) -> Tensor:
     """Give the rotated queries [batch, head, query, dim] of the last hidden states [batch, query, width]."""
-    queries = get_prerope_query_states(module, hidden_states)
+    if hasattr(module, "q_norm"):  # kvpress' own function knows two classes that have one
+        heads = module.q_proj(hidden_states).unflatten(-1, (module.config.num_attention_heads, module.head_dim))
+        queries = module.q_norm(heads).transpose(1, 2)
+    else:
+        queries = get_prerope_query_states(module, hidden_states)
     cos, sin = (_one_axis(part, module)[:, None, -queries.shape[2] :] for part in kwargs["position_embeddings"])
     turned, rest = queries.split([cos.shape[-1], queries.shape[-1] - cos.shape[-1]], dim=-1)
     left, right = turned.chunk(2, dim=-1)
     return torch.cat((turned * cos + torch.cat((-right, left), dim=-1) * sin, rest), dim=-1)
 
 
-def _one_axis(part: Tensor, module: nn.Module) -> Tensor:
-    """Merge M-RoPE's three axes [3, batch, query, dim], as Qwen2-VL does (arXiv:2409.12191); others have one already."""
+def _one_axis(part: Tensor, module: Any) -> Tensor:
+    """Merge M-RoPE's three axes [3, batch, query, dim] as Qwen2-VL does (arXiv:2409.12191); others have one."""
     if part.ndim == 3:
         return part
     rope = getattr(module.config, "rope_parameters", None) or module.config.rope_scaling  # since / before 5.0
@@ -123,7 +123,7 @@ def _one_axis(part: Tensor, module: nn.Module) -> Tensor:
     return torch.cat([piece[at % 3] for at, piece in enumerate(part.split(sections, dim=-1))], dim=-1)
 
 
-def scale(module: nn.Module) -> float:
+def scale(module: Any) -> float:
     """Give the factor of a module's attention logits."""
     return getattr(module, "scaling", module.head_dim**-0.5)
 
@@ -131,7 +131,8 @@ def scale(module: nn.Module) -> float:
 def importance(queries: Tensor, keys: Tensor, scaling: float) -> Tensor:
     """Give float32 [batch, kv, key]: causal attention of the last queries to the keys before them.
 
-    queries: [batch, head, query, dim], those of the last keys. keys: [batch, kv, key, dim]. Mean over queries and group.
+    The mean over the queries and the group. queries: [batch, head, query, dim], of the last keys. keys: [batch, kv,
+    key, dim].
     """
     batch, heads, window, dim = queries.shape
     kv, length = keys.shape[1:3]
@@ -156,7 +157,3 @@ def dropped(scores: Tensor, kept: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     beyond = torch.arange(scores.shape[-1], device=scores.device) >= kept[:, None]
     batch, head, rank = beyond.expand_as(order).nonzero(as_tuple=True)
     return batch, head, order[batch, head, rank]
-
-
-def _words(shape: tuple[int, ...]) -> str:
-    return f"{shape[0]} layers x {shape[1]} KV heads"

@@ -22,7 +22,7 @@ from headscope.probing.reading import Reader, Reading
 from headscope.probing.resume import Progress, page_key
 from headscope.probing.rows import watch_rows
 from headscope.probing.tally import Sums, Tally
-from headscope.scores import FailedPage, HeadScores, PageRecord
+from headscope.scores import FailedPage, HeadScores, PageRecord, require_credit
 from headscope.software import versions
 
 Engine = Callable[[Page, Any], list[Word]]
@@ -197,21 +197,3 @@ def conclude(
     if "shard" not in described["probe"]:
         require_credit(records, failed)
     return HeadScores.from_records(records, failed, **described, keep_pages=keep_pages)
-
-
-def require_credit(records: Sequence[PageRecord], failed: Sequence[FailedPage]) -> None:
-    """Raise ValueError when no page could be read, none has words, or no answer matched one."""
-    if not records and not failed:
-        raise ValueError("`pages` must hold at least one page, got none")
-    if not records:
-        raise ValueError(
-            f"none of the {len(failed)} pages could be read; the first: {failed[0].name}: {failed[0].reason}"
-        )
-    if not any(record.words for record in records):
-        raise ValueError(f"no words found on any of the {len(records)} pages; give pages with print, or another `ocr`")
-    if not any(record.credited for record in records):
-        tokens = sum(record.tokens for record in records)
-        raise ValueError(
-            f"none of the {tokens} answer tokens on {len(records)} pages matched a word of its page, so no head can be "
-            "scored; check that the model reads (`prompt`) and that `ocr` finds the same words"
-        )

@@ -34,9 +34,13 @@ def draw(scores: HeadScores, path: str | Path, title: str | None = None, mark: i
 
 def render(scores: HeadScores, title: str | None = None, mark: int = MARKED) -> bytes:
     """Draw the head map and give the PNG's bytes; the same scores give the same bytes."""
+    return to_png(_figure(scores, title or str(scores.model.get("id") or "head scores"), mark))
+
+
+def to_png(figure: Figure) -> bytes:
+    """Give a figure as a PNG that holds no clock time and no version."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    figure = _figure(scores, title or str(scores.model.get("id") or "head scores"), mark)
     FigureCanvasAgg(figure)
     png = io.BytesIO()
     with warnings.catch_warnings():
@@ -46,50 +50,77 @@ def render(scores: HeadScores, title: str | None = None, mark: int = MARKED) -> 
 
 
 def _figure(scores: HeadScores, title: str, mark: int) -> Figure:
-    from matplotlib.figure import Figure
-
-    layers, heads, kv_heads = scores.geometry
-    cell = min(LARGEST, max(SMALLEST, SIDE / max(layers, heads)))
-    across, down = heads * max(cell, 1.8 / heads), layers * max(cell, 1.8 / layers)
-    width, height = LEFT + across + GAP + BAR + RIGHT, TOP + down + BOTTOM
-    figure = Figure(figsize=(width, height))
-    axes = figure.add_axes((LEFT / width, BOTTOM / height, across / width, down / height))
-    values = scores.values.numpy()
-    top = float(values.max()) or 1.0
-    image = axes.imshow(values, cmap=COLOURS, vmin=0.0, vmax=top, interpolation="nearest", aspect="auto")
-    bar = figure.add_axes(((LEFT + across + GAP) / width, BOTTOM / height, BAR / width, down / height))
-    _explain(figure.colorbar(image, cax=bar), scores)
-    _label(axes, scores)
-    _separate_groups(axes, layers, heads, heads // kv_heads)
-    _ring(axes, scores, min(mark, layers * heads // 4), min(across / heads, down / layers))
-    _entitle(figure, title, width, height)
+    figure = sheet(scores, 1)
+    show(figure, scores, mark)
+    entitle(figure, title)
     return figure
 
 
-def _explain(bar: Any, scores: HeadScores) -> None:
-    bar.set_label(UNITS.get(str(scores.probe.get("statistic")), "score"), fontsize=8.5)
+def sheet(scores: HeadScores, panels: int) -> Figure:
+    """Give an empty figure with room for maps of this model's shape, side by side."""
+    from matplotlib.figure import Figure
+
+    across, down = area(scores)
+    return Figure(figsize=(panels * (LEFT + across + GAP + BAR + RIGHT), TOP + down + BOTTOM))
+
+
+def area(scores: HeadScores) -> tuple[float, float]:
+    """Give the width and height, in inches, of a map with a cell for every head."""
+    layers, heads, _ = scores.geometry
+    cell = min(LARGEST, max(SMALLEST, SIDE / max(layers, heads)))
+    return heads * max(cell, 1.8 / heads), layers * max(cell, 1.8 / layers)
+
+
+def panel(figure: Figure, scores: HeadScores, place: int) -> tuple[Axes, Axes]:
+    """Add the axes of the map at a place (0: the leftmost), and those of its colour bar."""
+    width, height = figure.get_size_inches()
+    across, down = area(scores)
+    left = LEFT + place * (LEFT + across + GAP + BAR + RIGHT)
+    bar = ((left + across + GAP) / width, BOTTOM / height, BAR / width, down / height)
+    return figure.add_axes((left / width, BOTTOM / height, across / width, down / height)), figure.add_axes(bar)
+
+
+def show(figure: Figure, scores: HeadScores, mark: int = MARKED) -> None:
+    """Draw the scores at the leftmost place, the best of them ringed."""
+    layers, heads, kv_heads = scores.geometry
+    across, down = area(scores)
+    axes, bar = panel(figure, scores, 0)
+    values = scores.values.numpy()
+    top = float(values.max()) or 1.0
+    image = axes.imshow(values, cmap=COLOURS, vmin=0.0, vmax=top, interpolation="nearest", aspect="auto")
+    explain(figure.colorbar(image, cax=bar), UNITS.get(str(scores.probe.get("statistic")), "score"))
+    label(axes, layers, heads, f"head, {heads // kv_heads} to a KV head" if kv_heads < heads else "head")
+    _separate_groups(axes, layers, heads, heads // kv_heads)
+    _ring(axes, scores, min(mark, layers * heads // 4), min(across / heads, down / layers))
+
+
+def explain(bar: Any, unit: str) -> None:
+    """Say beside a colour bar what its colours mean."""
+    bar.set_label(unit, fontsize=8.5)
     bar.ax.tick_params(labelsize=8, length=2)
     bar.outline.set_visible(False)
 
 
-def _entitle(figure: Figure, title: str, width: float, height: float) -> None:
-    """Write the title from the left edge; one that is too long loses its beginning, which says least."""
+def entitle(figure: Figure, title: str, place: int = 0, panels: int = 1) -> None:
+    """Write a title above the map at a place; one that is too long loses its beginning, which says least."""
+    width, height = figure.get_size_inches()
     title = title.encode(errors="replace").decode()
-    most = int((width - 0.3) / 0.092)  # inches that a letter takes, at most, in this size
+    most = int((width / panels - 0.3) / 0.092)  # inches that a letter takes, at most, in this size
     title = title if len(title) <= most else "…" + title[1 - most :]
-    figure.text(0.15 / width, 1 - 0.22 / height, title, fontsize=10.5, fontweight="bold", va="center", parse_math=False)
+    left = 0.15 / width + place / panels
+    figure.text(left, 1 - 0.22 / height, title, fontsize=10.5, fontweight="bold", va="center", parse_math=False)
 
 
-def _label(axes: Axes, scores: HeadScores) -> None:
-    from matplotlib.ticker import MaxNLocator
+def label(axes: Axes, layers: int, columns: int, across: str) -> None:
+    """Number the layers and the columns, and say what the columns are."""
+    from matplotlib.ticker import FixedLocator, MaxNLocator
 
-    layers, heads, kv_heads = scores.geometry
-    shared = f", {heads // kv_heads} to a KV head" if kv_heads < heads else ""
-    axes.set_xlabel(f"head{shared}", fontsize=9)
+    axes.set_xlabel(across, fontsize=9)
     axes.set_ylabel("layer", fontsize=9)
-    for axis, count in ((axes.xaxis, heads), (axes.yaxis, layers)):
-        axis.set_major_locator(MaxNLocator(nbins=min(count, 16), integer=True, steps=[1, 2, 4, 5, 8, 10]))
-    axes.set_xlim(-0.5, heads - 0.5)
+    for axis, count in ((axes.xaxis, columns), (axes.yaxis, layers)):
+        some = MaxNLocator(nbins=min(count, 16), integer=True, steps=[1, 2, 4, 5, 8, 10])
+        axis.set_major_locator(some if count > 1 else FixedLocator([0]))
+    axes.set_xlim(-0.5, columns - 0.5)
     axes.set_ylim(layers - 0.5, -0.5)
     axes.tick_params(labelsize=8, length=2)
     axes.spines[:].set_visible(False)

@@ -6,11 +6,13 @@ from headscope.scores.head_scores import HeadScores
 from headscope.scores.merge import merge
 from headscope.scores.record import FailedPage, PageRecord
 from headscope.scores.shipped import find_shipped
+from headscope.scores.totals import NothingScoredError, require_credit
 
 __all__ = [
     "Difference",
     "FailedPage",
     "HeadScores",
+    "NothingScoredError",
     "PageRecord",
     "as_scores",
     "diff",
@@ -18,4 +20,5 @@ __all__ = [
     "find_shipped",
     "merge",
     "read_any",
+    "require_credit",
 ]

@@ -70,9 +70,11 @@ def diff(
 ) -> Difference:
     """Compare two files of one geometry. k: how many best heads to compare; None: 5 % and 10 % of all heads.
 
-    moves: how many of the largest changes of rank to list. Another geometry, or a `k` that no list can have, is a
-    ValueError.
+    moves: how many of the largest changes of rank to list. Another geometry, or a `k` or `moves` that no list can have,
+    is a ValueError.
     """
+    if moves < 0:
+        raise ValueError(f"`moves` must be at least 0, got {moves}")
     left, right = (scores if isinstance(scores, HeadScores) else HeadScores.load(scores) for scores in (a, b))
     right.check(left.geometry)
     x, y = left.values.numpy().reshape(-1), right.values.numpy().reshape(-1)

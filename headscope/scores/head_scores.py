@@ -122,9 +122,10 @@ class HeadScores:
         found = zip(places[:k].tolist(), scores[:k].tolist(), strict=True)
         return [(place // self.heads, place % self.heads, score) for place, score in found]
 
-    def check(self, geometry: Geometry | Sequence[int]) -> HeadScores:
+    def check(self, geometry: Geometry | Sequence[int], *, query_heads: bool = False) -> HeadScores:
         """Refuse scores that do not fit a model of (layers, heads, kv_heads); one score a KV head fits as well.
 
+        query_heads: what comes next speaks of single query heads, so that scores of KV heads do not do.
         Needs only the model's config, so it comes before anything is loaded. Gives the scores back.
         """
         expected = _triple(geometry)
@@ -133,6 +134,11 @@ class HeadScores:
             raise ValueError(
                 f"`{self.origin or 'scores'}`: expected {_words(expected)}, found {_words(self.geometry)}; "
                 "these scores are another model's, or were imported with another `kv_heads`"
+            )
+        if query_heads and self.heads != expected[1]:
+            raise ValueError(
+                f"`{self.origin or 'scores'}`: expected a score for each of the {expected[1]} query heads of a layer, "
+                f"found one for each of its {self.heads} KV heads"
             )
         return self
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from headscope.scores.head_scores import HeadScores
 from headscope.scores.record import PageRecord
-from headscope.scores.totals import COUNTED
+from headscope.scores.totals import COUNTED, require_credit
 
 
 def merge(parts: Sequence[str | Path | HeadScores], keep_pages: bool = True) -> HeadScores:
@@ -17,7 +17,7 @@ def merge(parts: Sequence[str | Path | HeadScores], keep_pages: bool = True) -> 
 
     All n shards give, bit for bit, the file that one unsharded run would have written with the same `keep_pages`.
     Parts of different models or settings, missing or repeated shards and repeated pages are a ValueError that names
-    them.
+    them; so are parts that credited no token, all together.
     """
     loaded = [_load(part, place) for place, part in enumerate(parts, start=1)]
     if not loaded:
@@ -26,9 +26,11 @@ def merge(parts: Sequence[str | Path | HeadScores], keep_pages: bool = True) -> 
     _check_shards(loaded)
     first = loaded[0]
     settings = _settings(first.probe)
+    records, failed = _records(loaded), [page for part in loaded for page in part.failed]
+    require_credit(records, failed)
     return HeadScores.from_records(
-        _records(loaded),
-        [page for part in loaded for page in part.failed],
+        records,
+        failed,
         model=first.model,
         probe=settings,
         software=_software(loaded),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headscope.scores import stability
-from headscope.scores.record import COUNTS, STATISTICS, PageRecord
+from headscope.scores.record import COUNTS, STATISTICS, FailedPage, PageRecord
 
 COUNTED = ("shard", "pages", "pages_failed", *COUNTS, "pages_hash")  # entries of `probe` that are no settings
 
@@ -42,6 +42,30 @@ def count(probe: dict[str, Any], records: Sequence[PageRecord], failed: int) -> 
     totals = {key: sum(getattr(record, key) for record in records) for key in COUNTS}
     digest = hashlib.sha256("\n".join(sorted(record.hash for record in records)).encode()).hexdigest()
     return settings | shard | {"pages": len(records), "pages_failed": failed} | totals | {"pages_hash": digest}
+
+
+class NothingScoredError(ValueError):
+    """Pages that say nothing about any head: a probe or a merge that came to its end and has no scores to give."""
+
+
+def require_credit(records: Sequence[PageRecord], failed: Sequence[FailedPage]) -> None:
+    """Raise NothingScoredError when no page could be read, none has words, or no answer matched one."""
+    if not records and not failed:
+        raise NothingScoredError("`pages` must hold at least one page, got none")
+    if not records:
+        raise NothingScoredError(
+            f"none of the {len(failed)} pages could be read; the first: {failed[0].name}: {failed[0].reason}"
+        )
+    if not any(record.words for record in records):
+        raise NothingScoredError(
+            f"no words found on any of the {len(records)} pages; give pages with print, or another `ocr`"
+        )
+    if not any(record.credited for record in records):
+        tokens = sum(record.tokens for record in records)
+        raise NothingScoredError(
+            f"none of the {tokens} answer tokens on {len(records)} pages matched a word of its page, so no head can be "
+            "scored; check that the model reads (`prompt`) and that `ocr` finds the same words"
+        )
 
 
 def _stack(matrices: list[Tensor], shape: tuple[int, int]) -> np.ndarray:

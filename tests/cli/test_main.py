@@ -100,6 +100,11 @@ def test_a_full_disk_names_the_file(run: Run, verb: Any) -> None:
     assert run("diff", "a=x", "b=y").err == "headscope: error: scores/x.json: No space left on device\n"
 
 
+def test_a_full_disk_under_the_output_says_so(run: Run, verb: Any) -> None:
+    verb(raising(OSError(errno.ENOSPC, "No space left on device")))
+    assert run("diff", "a=x", "b=y").err == "headscope: error: No space left on device\n"
+
+
 def test_a_missing_package_is_a_mistake_and_a_broken_import_is_not(run: Run, verb: Any) -> None:
     verb(raising(ModuleNotFoundError("`ocr=rapidocr` needs the package rapidocr")))
     assert run("diff", "a=x", "b=y").code == 2

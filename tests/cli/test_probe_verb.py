@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -113,17 +114,34 @@ def test_two_processes_of_a_torchrun_write_the_file_of_one_run(stand: Path, whol
         (["match=exact"], "`match` must be one of aligned, paper, got 'exact'"),
         (["max_new_tokens=0"], "`max_new_tokens` must be at least 1"),
         (["pages=blank.png", "ocr=words"], "needs pages with word boxes"),
+        (["pages=blank.png", "ocr=words", "out=deep/down/x.json"], "needs pages with word boxes"),
+        (["pages=blank.jsonl", "ocr=words", "out=deep/down/x.json"], "no words found on any of the 1 pages"),
+        (["pages=bad.png", "out=deep/x.json"], "none of the 1 pages could be read; the first: bad.png: not a picture"),
+        (["pages.limit=1", "ocr=absent", "out=deep/x.json"], "needs the package"),
+        (["report=true", "report_pages=-1"], "`report_pages` must be at least 0, got -1"),
+        (["model=/m/epoch=3/x"], "`model`: nothing found at /m/epoch=3/x"),
+        (['model="/m/epoch=3/x"'], "`model`: nothing found at /m/epoch=3/x"),
     ],
 )
-def test_a_mistake_is_one_line_before_anything_is_written(
-    run: Run, stand: Path, words: list[str], message: str
+def test_a_mistake_is_one_line_and_leaves_nothing(
+    run: Run, stand: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from PIL import Image
 
     (stand / "empty").mkdir()
     Image.new("RGB", (56, 56), "white").save(stand / "blank.png")
+    (stand / "blank.jsonl").write_text('{"image": "blank.png", "words": []}\n')
+    (stand / "bad.png").write_text("no picture")
+    given = {path.name for path in stand.iterdir()}
+    if "ocr=absent" in words:
+        words = [word.replace("absent", "easyocr") for word in words]
+        monkeypatch.setattr("headscope.page.ocr.version", absent)
     model = [] if words[0].startswith("model=") else ["model=reader"]
     shown = run("probe", *model, *words, "progress=false")
     assert (shown.code, shown.err.count("\n")) == (2, 1), shown.err
     assert message in shown.err
-    assert [path.name for path in stand.iterdir() if path.name not in ("empty", "blank.png")] == []
+    assert {path.name for path in stand.iterdir()} == given
+
+
+def absent(package: str) -> str:
+    raise PackageNotFoundError(package)

@@ -29,7 +29,7 @@ def scores() -> HeadScores:
 
 def test_a_probe_lists_its_best_heads_and_what_it_saw() -> None:
     assert summary.of_scores(scores(), rows=2).splitlines() == [
-        "rank  layer  head  score    95 % interval",
+        "rank  layer  head  score   95 % interval",
         "   1      0     1  3.000  2.000 .. 4.000",
         "   2      1     0  1.000  1.000 .. 1.000",
         "",
@@ -39,7 +39,7 @@ def test_a_probe_lists_its_best_heads_and_what_it_saw() -> None:
         "failed: c.png: cut off",
         "rank correlation between halves of the pages: 1.000",
         "share of the score in the top 5 % of heads: 75.0 %; in the top 10 %: 75.0 %",
-        "arg maxes on sinks: 0.0 % on the first key, 12.5 % on a picture's first cell",
+        "arg maxes on sinks: 0.0 % on the first key, 25.0 % on a picture's first cell",
     ]
 
 
@@ -55,7 +55,7 @@ def test_imported_scores_say_only_what_they_know() -> None:
 
 def test_numbers_that_are_not_known() -> None:
     assert summary.number(None) == summary.share(None) == summary.interval(None) == summary.ratio(1, 0) == "unknown"
-    assert summary.number(0.00012345) == "0.0001235"
+    assert summary.number(0.00012346) == "0.0001235"
 
 
 def test_an_ablation_takes_the_draws_of_a_row_together() -> None:

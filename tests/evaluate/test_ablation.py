@@ -36,6 +36,13 @@ def test_draws_never_hold_one_of_the_best_and_repeat_with_the_seed() -> None:
     assert conditions == plan(scores(), [4], draws=5, seed=1) != plan(scores(), [4], draws=5, seed=2)
 
 
+def test_random_draws_share_no_head_until_all_others_were_drawn() -> None:
+    conditions = plan(scores(), [4], draws=6, seed=3)
+    drawn = [set(condition.heads) for condition in conditions if condition.kind == "random"]
+    assert len(set.union(*drawn[:4])) == 16 and set.union(*drawn[4:]) <= set.union(*drawn[:4])
+    assert len(drawn[4] | drawn[5]) == 8
+
+
 def test_a_layer_matched_draw_takes_the_same_layers_and_the_nearest_where_one_is_used_up() -> None:
     others = [(0, 0), (0, 1), (1, 0), (2, 0), (2, 1), (2, 2)]
     drawn = layer_matched([(0, 9), (2, 8), (2, 9)], others, random.Random(0))
@@ -44,9 +51,15 @@ def test_a_layer_matched_draw_takes_the_same_layers_and_the_nearest_where_one_is
     assert crowded == ((1, 0), (2, 0))
 
 
-def test_silencing_more_than_half_of_all_heads_is_refused() -> None:
-    with pytest.raises(ValueError, match="`sizes` must leave as many heads as they silence, got 11 of 20"):
-        plan(scores(), [11], draws=1, seed=0)
+@pytest.mark.parametrize("size", [-1, 0, 11, 21])
+def test_silencing_no_head_or_more_than_half_of_all_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match=f"`sizes` must silence at least one head .* got {size} of 20"):
+        plan(scores(), [size], draws=1, seed=0)
+
+
+def test_less_than_no_draw_is_refused() -> None:
+    with pytest.raises(ValueError, match="`draws` must be at least 0, got -1"):
+        plan(scores(), [1], draws=-1, seed=0)
 
 
 def test_default_sizes_are_a_tenth_and_a_twentieth() -> None:
@@ -57,6 +70,19 @@ def test_accuracy_counts_words_and_its_interval_covers_it() -> None:
     outcome = Outcome(Condition("full"), (WordsRight(1, 2), WordsRight(8, 8), WordsRight(0, 10)))
     low, high = outcome.interval()
     assert outcome.accuracy == 9 / 20 and 0 <= low < 9 / 20 < high <= 1
+
+
+def test_pages_without_words_leave_the_interval_as_it_is() -> None:
+    """A draw of such pages alone would have an accuracy of 0 / 0."""
+    pages = (WordsRight(1, 2), WordsRight(8, 8))
+    blank = Outcome(Condition("full"), (*pages, *[WordsRight(0, 0)] * 8))
+    assert blank.interval() == Outcome(Condition("full"), pages).interval()
+
+
+def test_pages_without_a_single_word_are_refused(reader: tuple[Any, Any]) -> None:
+    pages = [dataclasses.replace(page, text=" ") for page in bundled("evaluation", limit=2)]
+    with pytest.raises(ValueError, match="`pages` must have words to be evaluated, the 2 given have none"):
+        list(ablate(*reader, pages, [Condition("full")]))
 
 
 def test_pages_without_text_are_refused(reader: tuple[Any, Any]) -> None:

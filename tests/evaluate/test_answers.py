@@ -26,3 +26,9 @@ def test_every_family_answers_in_batches(family: str) -> None:
     model, processor = TINY[family]()
     images = [np.full((56, 84, 3), value, np.uint8) for value in (10, 200)]
     assert len(answer_pages(model, processor, images, "Read the text.", max_new_tokens=3, batch=2)) == 2
+
+
+@pytest.mark.parametrize("name", ["batch", "max_new_tokens"])
+def test_a_size_below_one_is_refused(reader: tuple[Any, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=f"`{name}` must be at least 1, got 0"):
+        answer_pages(*reader, [np.zeros((56, 84, 3), np.uint8)], "Read the text.", **{name: 0})

@@ -24,7 +24,9 @@ def test_the_identity_says_which_model_it_is_without_saying_where(saved, monkeyp
     monkeypatch.chdir(saved.parent)
     identity = model_identity(load("tiny")[0])
     digest = identity.pop("config_hash")
-    assert identity == {"id": "tiny", "revision": None, "family": "qwen2_vl", "layers": 3, "heads": 4, "kv_heads": 2}
+    shape = {"layers": 3, "heads": 4, "kv_heads": 2, "head_dim": identity["head_dim"]}
+    assert identity == {"id": "tiny", "revision": None, "family": "qwen2_vl"} | shape
+    assert identity["head_dim"] == TINY["qwen2_vl"]()[0].config.text_config.hidden_size // 4
     assert len(digest) == 64
     assert str(saved.parent) not in json.dumps(identity)
 

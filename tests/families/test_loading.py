@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from logging import getLogger
 from pathlib import Path
 from typing import Any
 
@@ -122,13 +123,15 @@ def test_what_is_no_model_is_refused_without_asking_the_hub(name, match, refuse,
     refuse(FileNotFoundError, match, name)
 
 
-def test_a_name_that_the_hub_does_not_give_is_refused(refuse, nothing_loads, monkeypatch):
+def test_a_name_that_the_hub_does_not_give_is_refused(refuse, nothing_loads, monkeypatch, capfd):
     def offline(*args: Any, **kwargs: Any) -> None:
+        getLogger("huggingface_hub.utils._http").warning("Retrying in 1s [Retry 1/5].")
         raise OSError("We couldn't connect to the hub.\nCheck your connection.")
 
     monkeypatch.setattr(PreTrainedConfig, "get_config_dict", offline)
     match = r"'owner/model' is no folder here, and .* hub does not give it \(We .* the hub\); .* offline: give"
     refuse(FileNotFoundError, match, "owner/model")
+    assert "Retry" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

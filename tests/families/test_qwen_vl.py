@@ -154,6 +154,14 @@ def test_every_size_of_page_has_the_grid_of_its_resized_picture(patch, size):
     assert picture.fine.find((0, 0, size[1], size[0])).tolist() == list(range(*picture.run))
 
 
+def test_a_side_that_shrinks_to_nothing_elsewhere_keeps_one_cell():
+    """31 x 639 pixels in at most 20 cells: a resize that rounds down has no side left."""
+    _, processor = tiny("qwen2_vl")
+    image = np.zeros((639, 31, 3), dtype=np.uint8)
+    (picture,) = find("qwen2_vl", ask(processor, [image], size={"shortest_edge": 3136, "longest_edge": 15680}), [image])
+    assert tuple(picture.fine.positions.shape) == (20, 1)
+
+
 @pytest.mark.parametrize("size", [(1, 201), (201, 1), (10, 2010)])
 def test_a_ratio_above_200_is_refused_by_the_processor(size):
     with pytest.raises(ValueError, match="ratio"):

@@ -16,6 +16,8 @@ from transformers import (
     PreTrainedModel,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
 )
 
 Tiny = tuple[PreTrainedModel, dict[str, Any]]
@@ -33,6 +35,17 @@ TEXT = {
     "max_position_embeddings": 512,
     "tie_word_embeddings": False,
     **SPECIAL,
+}
+ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]}}
+IDS = {"vision_start_token_id": 118, "vision_end_token_id": 119, "image_token_id": IMAGE, "video_token_id": 121}
+TOWER = {
+    "depth": 2,
+    "num_heads": 2,
+    "hidden_size": 32,
+    "out_hidden_size": 64,
+    "intermediate_size": 64,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
 }
 
 
@@ -58,28 +71,19 @@ def llava() -> Tiny:
 
 def qwen2_5_vl() -> Tiny:
     """Build a Qwen2.5-VL, with three rotary axes, and a prompt with a picture of 16 cells."""
-    vision = {
-        "depth": 2,
-        "num_heads": 2,
-        "hidden_size": 32,
-        "out_hidden_size": 64,
-        "intermediate_size": 64,
-        "patch_size": 14,
-        "spatial_merge_size": 2,
-        "temporal_patch_size": 2,
-        "window_size": 112,
-        "fullatt_block_indexes": [1],
-    }
-    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]}
-    ids = {"vision_start_token_id": 118, "vision_end_token_id": 119, "image_token_id": IMAGE, "video_token_id": 121}
-    config = Qwen2_5_VLConfig(
-        text_config=TEXT | {"rope_parameters": rope}, vision_config=vision, tie_word_embeddings=False, **ids
-    )
-    picture = {"pixel_values": _noise(4 * CELLS, 3 * 2 * 14 * 14), "image_grid_thw": torch.tensor([[1, 8, 8]])}
-    return _model(Qwen2_5_VLForConditionalGeneration, config), _prompt() | picture
+    vision = TOWER | {"patch_size": 14, "window_size": 112, "fullatt_block_indexes": [1]}
+    config = Qwen2_5_VLConfig(text_config=TEXT | ROPE, vision_config=vision, tie_word_embeddings=False, **IDS)
+    return _model(Qwen2_5_VLForConditionalGeneration, config), _prompt() | _picture(14)
 
 
-TINY: dict[str, Callable[[], Tiny]] = {"llama": llama, "llava": llava, "qwen2_5_vl": qwen2_5_vl}
+def qwen3_vl() -> Tiny:
+    """Build a Qwen3-VL, which normalises its queries, and a prompt with a picture of 16 cells."""
+    vision = TOWER | {"patch_size": 16, "num_position_embeddings": 64, "deepstack_visual_indexes": [0]}
+    config = Qwen3VLConfig(text_config=TEXT | ROPE | {"head_dim": 16}, vision_config=vision, **IDS)
+    return _model(Qwen3VLForConditionalGeneration, config), _prompt() | _picture(16)
+
+
+TINY: dict[str, Callable[[], Tiny]] = {"llama": llama, "llava": llava, "qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl}
 
 
 def _prompt() -> dict[str, Any]:
@@ -88,6 +92,13 @@ def _prompt() -> dict[str, Any]:
     picture = torch.tensor([[118, *[IMAGE] * CELLS, 119]])
     ids = torch.cat([text[:, :9], picture, text[:, 9:]], dim=1)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def _picture(patch_size: int) -> dict[str, Any]:
+    return {
+        "pixel_values": _noise(4 * CELLS, 3 * 2 * patch_size**2),
+        "image_grid_thw": torch.tensor([[1, 8, 8]]),
+    }
 
 
 def _text(length: int) -> torch.Tensor:
@@ -106,5 +117,7 @@ def _model(kind: Any, config: Any) -> PreTrainedModel:
     for name, weight in model.named_parameters():
         if name.endswith(("q_proj.weight", "k_proj.weight")) and "vision" not in name:
             weight.data.mul_(8)
+        elif name.endswith("q_norm.weight"):
+            weight.data.uniform_(0.5, 4, generator=torch.Generator().manual_seed(0))
     model.generation_config = GenerationConfig(do_sample=False, bos_token_id=1, pad_token_id=0)
     return model

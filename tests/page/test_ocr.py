@@ -74,7 +74,15 @@ def test_easyocr_reads_tiny_pictures_and_finds_nothing_on_a_dot():
     engine = EasyOCR(granularity="line")
     (word,) = read(engine, "tiny20x60.png")
     assert word.text == "Hi 5"
-    assert read(engine, "1x1.png") == []
+    assert read(engine, "1x1.png") == read(engine, "1x200.png") == []
+
+
+@pytest.mark.ocr
+def test_easyocr_finds_the_ends_of_a_long_strip_in_its_own_pixels():
+    left, right = read(EasyOCR(), "strip_2000x24.png")
+    assert (left.text, right.text) == ("left", "right")
+    assert near(left.box[::2], (17, 51), 4)
+    assert near(right.box[::2], (1796, 1842), 4)
 
 
 @pytest.mark.ocr

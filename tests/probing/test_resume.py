@@ -1,6 +1,7 @@
 """Progress on disk survives an interruption and never mixes different runs."""
 
 import dataclasses
+import errno
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,33 @@ def test_a_pages_key_changes_with_all_that_its_values_come_from() -> None:
     ]
     keys = {page_key(page, "h"), page_key(page, "i"), *(page_key(other, "h") for other in others)}
     assert len(keys) == 6
+
+
+def test_nothing_is_written_until_a_page_is_done(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "x.progress.jsonl"
+    progress = Progress.open(path, SETTINGS)
+    assert not list(tmp_path.iterdir())
+    progress.keep("k", record())
+    assert path.is_file()
+    before = path.read_bytes()
+    Progress.open(path, {"probe": {"match": "paper"}})
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_full_disk_is_one_line_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "x.progress.jsonl"
+    progress = Progress.open(path, SETTINGS)
+    if begun:
+        progress.keep("k", record("a.png"))
+        path.unlink()
+        path.symlink_to("/dev/full")
+    else:
+        monkeypatch.setattr("headscope.files._replace", full)
+    with pytest.raises(OSError, match=r"x.progress.jsonl` could not be written: No space left on device; .*[^\n]$"):
+        progress.keep("m", record("b.png"))

@@ -11,12 +11,14 @@ import torch
 from headscope.page import Page, Word
 from headscope.page.ocr import GivenWords
 from headscope.page.source import bundled
+from headscope.probing import reading as reading_module
 from headscope.probing import run as run_module
 from headscope.probing.run import Settings, choose, parse_shard, probe
 from headscope.scores import HeadScores
 from headscope.scores.merge import merge
 from tests.families.tiny import TINY
 
+IMAGES = Path(__file__).parents[1] / "cases" / "img"
 SHORT = {"ocr": GivenWords(), "max_new_tokens": 120}
 
 
@@ -104,6 +106,31 @@ def test_a_bad_page_is_named_and_counted_and_the_rest_is_scored(
     assert "200" in scores.failed[1].reason
     assert scores.probe["pages"] == 4 and scores.probe["pages_failed"] == 2
     assert torch.equal(scores.values, whole.values)
+
+
+def test_the_engine_and_the_model_get_one_upright_picture(
+    reader: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A photo stored sideways, 240 x 640 with orientation 6 (CASES B01)."""
+    shown: list[Any] = []
+
+    def find(page: Page, image: np.ndarray) -> list[Word]:
+        shown.append(image)
+        return [Word.from_box("INVOICE", (24, 57, 180, 111)), Word.from_box("42", (190, 57, 251, 111))]
+
+    ask, given = reading_module.ask, []
+    monkeypatch.setattr(reading_module, "ask", lambda *of: given.append(of[1][0]) or ask(*of))
+    photo = Page("exif6.jpg", IMAGES / "exif6.jpg", text="INVOICE 42")
+    scores = probe(*reader, [photo], answer="given", ocr=find, keep_pages=True)
+    assert shown[0] is given[0] and shown[0].shape == (240, 640, 3)
+    assert scores.pages is not None and scores.pages[0].credited > 1
+
+
+def test_half_a_picture_never_makes_a_score(reader: tuple[Any, Any], pages: list[Page]) -> None:
+    half = Page("trunc.jpg", IMAGES / "trunc.jpg", words=(Word.from_box("INVOICE", (24, 57, 180, 111)),))
+    scores = probe(*reader, [half, pages[0]], **SHORT)
+    assert [(failed.name, failed.reason[:18]) for failed in scores.failed] == [("trunc.jpg", "damaged or cut off")]
+    assert scores.probe["pages"] == 1
 
 
 def test_a_blank_page_counts_with_zeros(reader: tuple[Any, Any], pages: list[Page], whole: HeadScores) -> None:

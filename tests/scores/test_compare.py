@@ -81,3 +81,9 @@ def test_k_is_a_number_of_heads(k):
     scores = HeadScores.from_values([[1, 2], [3, 4]])
     with pytest.raises(ValueError, match="`k` must be 1 to 4 heads, got"):
         diff(scores, scores, k=k)
+
+
+def test_less_than_no_move_is_refused():
+    a = HeadScores.from_values([[1, 2]])
+    with pytest.raises(ValueError, match="`moves` must be at least 0, got -1"):
+        diff(a, a, moves=-1)

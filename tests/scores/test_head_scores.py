@@ -103,6 +103,16 @@ def test_kv_sums_hold_the_whole_of_the_scores(values, group):
     np.testing.assert_array_equal(scores.kv("max").numpy(), values)
 
 
+def test_scores_of_kv_heads_do_not_pass_for_those_of_query_heads():
+    of_kv_heads = HeadScores.from_values(np.ones((3, 2)))
+    assert of_kv_heads.check((3, 8, 2)) is of_kv_heads
+    with pytest.raises(
+        ValueError, match="a score for each of the 8 query heads of a layer, found one for each of its 2"
+    ):
+        of_kv_heads.check((3, 8, 2), query_heads=True)
+    HeadScores.from_values(np.ones((3, 8)), kv_heads=2).check((3, 8, 2), query_heads=True)
+
+
 def test_scores_of_another_geometry_are_refused_before_a_model_is_loaded():
     scores = HeadScores.from_values(np.ones((32, 32)), kv_heads=8)
     with pytest.raises(ValueError, match=r"expected 28 layers x 28 heads with 4 KV heads, found 32 layers x 32 heads"):

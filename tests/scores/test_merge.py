@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headscope.scores import FailedPage, HeadScores, merge
+from headscope.scores import FailedPage, HeadScores, NothingScoredError, merge
 from headscope.scores.merge import shard_of
 
 FAILED = [FailedPage("z.png", "cut off"), FailedPage("a.png", "no picture")]
@@ -129,3 +130,20 @@ def test_a_part_without_credited_tokens_or_pages_counts_as_empty(record, scores)
     empty = scores([], FAILED, shard="2/2")
     assert merge([scores([record(0)], shard="1/2"), empty]).failed == tuple(sorted(FAILED))
     assert isinstance(empty, HeadScores)
+
+
+def test_parts_that_credited_nothing_all_together_are_refused(record, scores):
+    nothing = [dataclasses.replace(record(place), credited=0) for place in range(2)]
+    parts = [scores([one], shard=f"{place}/2") for place, one in enumerate(nothing, start=1)]
+    with pytest.raises(NothingScoredError, match="none of the 24 answer tokens on 2 pages matched a word"):
+        merge(parts)
+    assert merge([parts[0], scores([record(1)], shard="2/2")]).probe["credited"] == 8
+
+
+def test_parts_without_pages_or_words_are_refused(record, scores):
+    with pytest.raises(NothingScoredError, match="`pages` must hold at least one page, got none"):
+        merge([scores([], shard="1/1")])
+    with pytest.raises(NothingScoredError, match="none of the 2 pages could be read; the first: z.png: cut off"):
+        merge([scores([], FAILED[:1], shard="1/2"), scores([], FAILED[1:], shard="2/2")])
+    with pytest.raises(NothingScoredError, match="no words found on any of the 1 pages"):
+        merge([scores([dataclasses.replace(record(0), words=0, credited=0)], shard="1/1")])
