@@ -40,12 +40,24 @@ class Place:
 
 
 def check_writable(paths: Sequence[Path]) -> None:
-    """Refuse, before any work, files that could not be written at the end. Makes nothing."""
+    """Refuse, before any work, files that could not be written at the end, or would overwrite each other.
+
+    Makes nothing.
+    """
+    check_apart(paths)
     for path in paths:
-        if path.is_dir():
-            raise ValueError(f"`out` must be a file, got the folder {path}")
+        if path.exists() and not path.is_file():
+            kind = "the folder " if path.is_dir() else "the device "
+            raise ValueError(f"`out` must be a file, got {kind}{path}")
         folder = next(parent for parent in path.absolute().parents if parent.exists())
         if not folder.is_dir():
             raise ValueError(f"cannot write {path}: {folder} is not a folder")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(f"cannot write {path}: no permission to write in {folder}")
+
+
+def check_apart(paths: Sequence[Path]) -> None:
+    """Refuse one path for two files."""
+    for at, path in enumerate(paths):
+        if path.absolute() in [before.absolute() for before in paths[:at]]:
+            raise ValueError(f"each file must have a path of its own, {path} was given for two; give another `out`")

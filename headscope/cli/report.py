@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.cli.model import Model
-from headscope.cli.place import Place, check_writable
+from headscope.cli.place import Place, check_apart, check_writable
 
 if TYPE_CHECKING:
     from headscope.page import Page
@@ -45,6 +45,7 @@ def report(
         found.check(model.geometry(), query_heads=True)
     page = place.result(out or scores.with_suffix(".html"))
     drawn = place.result(picture) if picture else page.with_suffix(".png")
+    check_apart([scores, page, drawn])
     check_writable([page, drawn])
     shown: Sequence[PageView] = ()
     if model is not None:

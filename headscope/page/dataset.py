@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -73,10 +74,24 @@ def _open(path: str | Path, split: str, config: str | None, revision: str | None
     if files and Path(files[0]).suffix.lower() not in READERS:
         raise ValueError(f"`{path}` must be parquet, arrow or JSON; got `{Path(files[0]).name}`")
     try:
-        return _load(local if local.exists() else str(path), files, split, config, revision)
+        with _quiet_hub():
+            return _load(local if local.exists() else str(path), files, split, config, revision)
     except Exception as error:  # the loader and its readers raise errors that share no class
         kind = FileNotFoundError if isinstance(error, FileNotFoundError) else ValueError
         raise kind(f"cannot open data set `{path}`, split `{split}`: {_one_line(error)}") from None
+
+
+@contextmanager
+def _quiet_hub() -> Iterator[None]:
+    """Hold back what the hub's client says of each attempt to reach the hub; the error at the end says it all."""
+    from huggingface_hub.utils import logging
+
+    told = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(told)
 
 
 def _one_line(error: Exception) -> str:

@@ -49,6 +49,10 @@ def test_a_file_that_could_not_be_written_is_refused_before_any_work(stand: Path
     (stand / "folder").mkdir()
     with pytest.raises(ValueError, match="`out` must be a file, got the folder folder"):
         check_writable([Path("folder")])
+    with pytest.raises(ValueError, match="`out` must be a file, got the device /dev/null"):
+        check_writable([Path("/dev/null")])
+    with pytest.raises(ValueError, match="each file must have a path of its own, .*here/x.png was given for two"):
+        check_writable([Path("x.png"), Path("x.html"), stand / "x.png"])
     with pytest.raises(ValueError, match="cannot write file/x.json: .*file is not a folder"):
         check_writable([Path("file/x.json")])
 

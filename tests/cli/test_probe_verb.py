@@ -118,6 +118,7 @@ def test_two_processes_of_a_torchrun_write_the_file_of_one_run(stand: Path, whol
         (["pages=blank.jsonl", "ocr=words", "out=deep/down/x.json"], "no words found on any of the 1 pages"),
         (["pages=bad.png", "out=deep/x.json"], "none of the 1 pages could be read; the first: bad.png: not a picture"),
         (["pages.limit=1", "ocr=absent", "out=deep/x.json"], "needs the package"),
+        (["out=x.png"], "each file must have a path of its own, x.png was given for two"),
         (["report=true", "report_pages=-1"], "`report_pages` must be at least 0, got -1"),
         (["model=/m/epoch=3/x"], "`model`: nothing found at /m/epoch=3/x"),
         (['model="/m/epoch=3/x"'], "`model`: nothing found at /m/epoch=3/x"),

@@ -54,6 +54,8 @@ def test_scores_of_other_heads_are_refused_before_the_model_is_loaded(
         (["scores=bad.png"], "`bad.png`: expected head scores"),
         (["scores=mine.json", "report_pages=-1"], "`report_pages` must be at least 0, got -1"),
         (["scores=mine.json", "out=."], "must be a file"),
+        (["scores=mine.json", "out=mine.json"], "each file must have a path of its own, mine.json was given for two"),
+        (["scores=mine.json", "out=x.png"], "each file must have a path of its own, x.png was given for two"),
     ],
 )
 def test_a_mistake_is_one_line(run: Run, stand: Path, words: list[str], message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -177,3 +178,16 @@ def test_files_of_another_kind_are_refused(tmp_path):
         dataset(tmp_path / "a.docx", BOXED)
     with pytest.raises(ValueError, match=r"broken.parquet`"):
         dataset(tmp_path / "broken.parquet", BOXED)
+
+
+def test_a_hub_that_cannot_be_reached_is_one_line(monkeypatch, capfd):
+    def offline(*args, **kwargs):
+        logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 1s [Retry 1/5].")
+        raise ConnectionError("Couldn't reach it\non the Hub")
+
+    monkeypatch.setattr("datasets.load_dataset", offline)
+    with pytest.raises(
+        ValueError, match=r"cannot open data set `owner/name`, split `train`: Couldn't reach it on the Hub$"
+    ):
+        dataset("owner/name", {"image": "image"})
+    assert "Retry" not in capfd.readouterr().err
