@@ -217,7 +217,7 @@ def test_the_documented_reader_needs_no_headscope(tmp_path: Path, monkeypatch: p
     make([[8, 40], [16, 24]]).save(tmp_path / "budget.json")
     monkeypatch.chdir(tmp_path)
     example = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)[-1]
-    assert len([line for line in example.splitlines() if line]) == 10
+    assert len([line for line in example.splitlines() if line]) <= 10
     assert "import json" in example and example.count("import") == 1
     found: dict[str, Any] = {}
     exec(example, found)
