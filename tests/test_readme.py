@@ -1,0 +1,81 @@
+"""What the README says is what the result files hold, and its commands name verbs that exist."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from headscope.cli.summary import of_ablation, of_scores, share
+from headscope.cli.verbs import VERBS
+from headscope.evaluate.ablation import Condition, Outcome
+from headscope.evaluate.words import WordsRight
+from headscope.scores import HeadScores
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BENCH = ROOT / "scores" / "bench"
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of a table of two or more spaces between columns, as the command line prints it."""
+    return [re.split(r"\s{2,}", line.strip()) for line in table.splitlines()]
+
+
+def markdown(header: str) -> list[list[str]]:
+    """The rows of the README's table whose first column is headed so."""
+    lines = README[README.index(f"| {header} |") :].split("\n\n")[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def outcomes() -> list[Outcome]:
+    found = json.loads((BENCH / "ablation-reader-22m.json").read_text(encoding="utf-8"))["outcomes"]
+    return [
+        Outcome(
+            Condition(each["kind"], tuple(map(tuple, each["heads"])), each["draw"]),
+            tuple(WordsRight(*page) for page in each["pages"]),
+        )
+        for each in found
+    ]
+
+
+def test_the_ablation_is_that_of_the_result_file() -> None:
+    printed = [" | ".join(row) for row in rows(of_ablation(outcomes()))[1:]]
+    shown = [" | ".join(cell for cell in row if cell) for row in markdown("heads silenced")]
+    assert shown == printed
+
+
+def test_the_ablation_holds_what_it_is_there_to_show() -> None:
+    """Without its best tenth of heads the model cannot read; without another tenth it mostly can."""
+    groups: dict[tuple[str, int], list[float]] = {}
+    for outcome in outcomes():
+        groups.setdefault((outcome.condition.kind, len(outcome.condition.heads)), []).append(outcome.accuracy)
+    (full,) = groups["full", 0]
+    assert full > 0.9 and max(groups["best", 14]) < 0.05
+    for kind in ("random", "layer-matched"):
+        assert sum(groups[kind, 14]) / len(groups[kind, 14]) >= 0.85 * full
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_what_probing_costs_is_that_of_the_result_files(device: str) -> None:
+    found = json.loads((BENCH / f"probe-{device}.json").read_text(encoding="utf-8"))
+    told = next(row for row in markdown("machine") if found["hardware"].get("gpu", "CPU") in row[0])
+    assert told[1] == share(found["time"]["added"]) and found["time"]["added"] <= 0.6
+    assert found["time"]["tokens_identical"] and found["time"]["logits_identical"]
+    if "memory" in found:
+        assert told[2] == f"{found['memory']['added_gib']:.2f} GiB" and found["memory"]["added_gib"] <= 1
+        assert found["memory"]["tokens_identical"] and found["memory"]["logits_identical"]
+
+
+def test_the_printed_summary_is_that_of_the_shipped_scores() -> None:
+    printed = of_scores(HeadScores.load(ROOT / "scores" / "reader-22m.json"))
+    assert "\n".join(f"    {line}" if line else "" for line in printed.splitlines()) in README
+
+
+def test_every_verb_and_no_other_is_listed() -> None:
+    assert {row[0].strip("`") for row in markdown("verb")} == {f"headscope {verb}" for verb in VERBS}
+
+
+def test_every_file_that_is_linked_exists() -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        assert link.startswith("https://") or (ROOT / link).exists(), link
