@@ -6,6 +6,8 @@
     scores.save("scores/mine.json")
     hs.HeadScores.load("scores/mine.json").top(10)
     hs.allocate(scores, per_head=64).save("budgets/mine.json")
+    with hs.compress(model, "budgets/mine.json"):
+        model.generate(**inputs)
 
 Nothing heavy is imported before one of these names is used.
 """
@@ -16,18 +18,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headscope.attach import compress
     from headscope.budget import Budget, allocate
+    from headscope.cache import RaggedCache
     from headscope.probing.run import probe
     from headscope.scores import HeadScores
 
 __version__ = "0.1.0"
-__all__ = ["Budget", "HeadScores", "__version__", "allocate", "probe"]
+__all__ = ["Budget", "HeadScores", "RaggedCache", "__version__", "allocate", "compress", "probe"]
 
 
 HOMES = {
     "Budget": "headscope.budget",
     "HeadScores": "headscope.scores",
+    "RaggedCache": "headscope.cache",
     "allocate": "headscope.budget",
+    "compress": "headscope.attach",
     "probe": "headscope.probing.run",
 }
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headscope.budget import Budget
     from headscope.evaluate.ablation import Outcome
+    from headscope.evaluate.single import Answered
     from headscope.scores import HeadScores
 
 ROWS = 10
@@ -92,6 +93,60 @@ def pooled(drawn: Sequence[Outcome]) -> Outcome:
     pages = zip(*(outcome.pages for outcome in drawn), strict=True)
     summed = tuple(WordsRight(sum(at.right for at in page), sum(at.total for at in page)) for page in pages)
     return replace(drawn[0], pages=summed)
+
+
+def of_answer(answered: Answered) -> str:
+    """Give an answer, then its speed and the bytes of its cache."""
+    rate = "" if answered.tokens_per_s is None else f", then {answered.tokens_per_s:.1f} tokens/s"
+    kept = f"{answered.kept_bytes} bytes kept, {ratio(answered.kept_bytes, answered.dense_bytes)} of the full cache's"
+    return (
+        f"{answered.text}\n\n"
+        f"prompt {answered.prompt_tokens} tokens, answer {answered.tokens} tokens\n"
+        f"first token after {answered.prompt_s:.2f} s{rate}\n"
+        f"cache {kept} {answered.dense_bytes}"
+    )
+
+
+def of_point(point: dict[str, Any]) -> str:
+    """Say how a model read at one point of a sweep."""
+    seed = f", seed {point['rule_settings']['seed']}" if "seed" in point["rule_settings"] else ""
+    what = f"{point['rule']}, {point['select']}, {point['per_head']} tokens a head{seed}"
+    return f"{what}: {share(point['accuracy'])} of words right"
+
+
+SWEEP = (
+    "rule",
+    "selection",
+    "tokens a head",
+    "KB a page",
+    "seeds",
+    "words right",
+    "95 % interval",
+    "lowest",
+    "of full",
+)
+
+
+def of_sweep(points: Sequence[dict[str, Any]]) -> str:
+    """Lay out a sweep, a row for each rule, selection and budget, the seeds of a rule taken together."""
+    groups: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    for point in points:
+        groups.setdefault((point["rule"], point["select"], point["per_head"]), []).append(point)
+    full = next(point["accuracy"] for point in points if point["rule"] == "full")
+    return table(SWEEP, [_swept(group, full) for group in groups.values()])
+
+
+def _swept(group: Sequence[dict[str, Any]], full: float) -> tuple[str, ...]:
+    from headscope.evaluate.ablation import Condition, Outcome
+    from headscope.evaluate.words import WordsRight
+
+    read = [Outcome(Condition(at["rule"]), tuple(WordsRight(*page) for page in at["pages"])) for at in group]
+    whole, first = pooled(read), group[0]
+    low, high = whole.interval()
+    lowest = share(min(outcome.accuracy for outcome in read)) if len(read) > 1 else ""
+    size = f"{first['kv_bytes'] / 1024:.0f}"
+    shown = (share(whole.accuracy), f"{share(low)} .. {share(high)}", lowest, ratio(whole.accuracy, full))
+    return first["rule"], first["select"], str(first["per_head"]), size, str(len(group)), *shown
 
 
 def of_budget(budget: Budget, dtype: str = "bfloat16", batch: int = 1) -> str:

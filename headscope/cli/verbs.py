@@ -15,7 +15,9 @@ VERBS = {
     "export": "headscope.cli.export:export",
     "diff": "headscope.cli.scores:diff",
     "report": "headscope.cli.report:report",
+    "generate": "headscope.cli.generate:generate",
     "evaluate ablation": "headscope.cli.measure:ablation",
+    "evaluate sweep": "headscope.cli.sweep:sweep",
     "bench probe": "headscope.cli.measure:bench_probe",
 }
 

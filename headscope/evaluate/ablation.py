@@ -11,7 +11,7 @@ import numpy as np
 
 from headscope.evaluate.answers import answer_pages
 from headscope.evaluate.mask import mask_heads
-from headscope.evaluate.words import WordsRight, words_right
+from headscope.evaluate.words import WordsRight, page_text, words_right
 from headscope.page import Page
 from headscope.page.image import content_hash, decode
 from headscope.scores import HeadScores
@@ -122,7 +122,7 @@ def ablate(
 
     Raises ValueError for a page whose text is not known, and for pages without a single word.
     """
-    texts = [_text(page) for page in pages]
+    texts = [page_text(page) for page in pages]
     if not any(text.split() for text in texts):
         raise ValueError(f"`pages` must have words to be evaluated, the {len(texts)} given have none")
     images = [decode(page.source, name=page.name) for page in pages]
@@ -147,11 +147,3 @@ def pages_hash(pages: Sequence[Page]) -> str:
 
 def _all_heads(scores: HeadScores) -> list[Head]:
     return [(layer, head) for layer in range(scores.layers) for head in range(scores.heads)]
-
-
-def _text(page: Page) -> str:
-    if page.text is None and page.words is None:
-        raise ValueError(
-            f"`pages` must carry their text to be evaluated, {page.name} has none; use JSONL pages or bundled ones"
-        )
-    return page.text if page.text is not None else " ".join(word.text for word in page.words or ())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headscope.page import Page
+
 
 @dataclass(frozen=True)
 class WordsRight:
@@ -33,3 +35,12 @@ def _matches(expected: Sequence[str], given: Sequence[str]) -> int:
             skip = min(row[column], row[column - 1])
             diagonal, row[column] = row[column], min(change, (skip[0] + 1, skip[1]))
     return -row[-1][1]
+
+
+def page_text(page: Page) -> str:
+    """Give what stands on a page. Raises ValueError for a page that carries neither text nor words."""
+    if page.text is None and page.words is None:
+        raise ValueError(
+            f"`pages` must carry their text to be evaluated, {page.name} has none; use JSONL pages or bundled ones"
+        )
+    return page.text if page.text is not None else " ".join(word.text for word in page.words or ())

@@ -23,7 +23,9 @@ NEEDED = {  # a value for each ??? of a root config
     "export": ["scores=a.json", "to=sparsemm", "out=b.json"],
     "diff": ["a=a.json", "b=b.json"],
     "report": ["scores=a.json"],
+    "generate": ["model=reader", "image=page.png"],
     "evaluate-ablation": ["model=reader"],
+    "evaluate-sweep": ["model=reader"],
     "bench-probe": [],
 }
 

@@ -1,0 +1,7 @@
+"""Kernels over ragged segments: one file per operation, its plain fp32 reference first, then its Triton kernel."""
+
+from headscope.kernels.append import append
+from headscope.kernels.decode import ragged_decode
+from headscope.kernels.gather import pack
+
+__all__ = ["append", "pack", "ragged_decode"]

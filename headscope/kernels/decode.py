@@ -1,0 +1,313 @@
+"""Decode attention over ragged segments: one query per (row, head), one segment of keys and values per (row, kv).
+
+Flash-Decoding's split over keys (Dao et al., 2023), with Stream-K's shares (Osama et al., 2023): all segments' key
+tiles in a row are cut into equal shares, one a program, so the work is even however unequal the segments are. Shares
+are found from the lengths on the device; nothing waits for the host, and a CUDA graph may replay with other lengths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import no_type_check
+
+import torch
+
+from headscope.kernels.backend import INTERPRETED, add_product, jit, multiprocessors, narrow, on_triton, power_of_2, tl
+from headscope.kernels.segments import check_segments
+
+LOG2_E = 1.4426950408889634
+BLOCK = 1024  # most lengths that a program reads at a time
+
+
+def reference(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    starts: torch.Tensor,
+    lengths: torch.Tensor,
+    scaling: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attend in fp32 with plain PyTorch: the oracle, and the way for CPUs. See `ragged_decode`."""
+    row, head, dim = query.shape
+    kv = lengths.shape[1]
+    token = torch.arange(int(lengths.max()), device=query.device)
+    there = token < lengths[..., None]
+    slots = torch.where(there, starts[..., None] + token, 0)
+    keys = key[slots].float()
+    values = value[slots].float().masked_fill(~there[..., None], 0)
+    scores = query.float().view(row, kv, head // kv, dim) @ keys.transpose(-1, -2) * scaling
+    scores = scores.masked_fill(~there[:, :, None], -torch.inf)
+    lse = scores.logsumexp(-1)
+    weights = (scores - lse[..., None]).exp().masked_fill(~there[:, :, None], 0)
+    return (weights @ values).view(row, head, dim).to(query.dtype), lse.view(row, head)
+
+
+@jit
+@no_type_check
+def count_tiles(lengths, segments, TILE: tl.constexpr, BLOCK: tl.constexpr):
+    """Count the key tiles of the first so many segments."""
+    tiles = tl.zeros([BLOCK], tl.int32)
+    for first in range(0, segments, BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        tiles += tl.cdiv(tl.load(lengths + at, mask=at < segments, other=0), TILE)
+    return tl.sum(tiles)
+
+
+@jit
+@no_type_check
+def find_tile(lengths, segments, tile, TILE: tl.constexpr, BLOCK: tl.constexpr):
+    """Find the segment that holds a tile, and the number of tiles before that segment."""
+    segment = tl.zeros([], tl.int32)
+    before = tl.zeros([], tl.int32)
+    counted = tl.zeros([], tl.int32)
+    for first in range(0, segments, BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        tiles = tl.cdiv(tl.load(lengths + at, mask=at < segments, other=0), TILE)
+        ends = counted + tl.cumsum(tiles)
+        passed = ends <= tile
+        segment += tl.sum(passed.to(tl.int32))
+        before = tl.maximum(before, tl.max(tl.where(passed, ends, 0)))
+        counted += tl.sum(tiles)
+    return segment, before
+
+
+@jit
+@no_type_check
+def load_rows(pointer, rows, there, DIM: tl.constexpr, DIMS: tl.constexpr):
+    """Load some rows of DIM numbers, zeros where there is no row."""
+    dim = tl.arange(0, DIMS)
+    mask = there[:, None]
+    if DIM < DIMS:
+        mask = mask & (dim < DIM)[None, :]
+    return tl.load(pointer + rows[:, None] * DIM + dim[None, :], mask=mask, other=0.0)
+
+
+@jit
+@no_type_check
+def share_kernel(
+    query,
+    key,
+    value,
+    starts,
+    lengths,
+    part,
+    part_lse,
+    scale,
+    segments,
+    shares,
+    GROUP: tl.constexpr,
+    DIM: tl.constexpr,
+    ROWS: tl.constexpr,
+    DIMS: tl.constexpr,
+    TILE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+):
+    """Attend to one share of the tiles: one partial result (base-2 LSE) for each segment that the share meets.
+
+    A share and a segment that meet own the partial result number share + segment: both only ever grow, so no two pairs
+    have the same sum.
+    """
+    share = tl.program_id(0)
+    total = count_tiles(lengths, segments, TILE, BLOCK)
+    used = tl.maximum(tl.minimum(shares, total), 1)  # no share is empty but those that are not used
+    tile = (share.to(tl.int64) * total // used).to(tl.int32)
+    end = tl.minimum((share + 1).to(tl.int64) * total // used, total).to(tl.int32)
+    head = tl.arange(0, ROWS)
+    dim = tl.arange(0, DIMS)
+    token = tl.arange(0, TILE)
+    heads = (head < GROUP)[:, None] & (dim < DIM)[None, :]
+    if tile < end:
+        segment, before = find_tile(lengths, segments, tile, TILE, BLOCK)
+        while tile < end:
+            length = tl.load(lengths + segment)
+            start = tl.load(starts + segment).to(tl.int64)
+            after = before + tl.cdiv(length, TILE)
+            stop = tl.minimum(end, after)
+            if tile < stop:
+                queries = load_rows(query + segment.to(tl.int64) * GROUP * DIM, head, head < GROUP, DIM, DIMS)
+                top = tl.full([ROWS], float("-inf"), tl.float32)
+                total_weight = tl.zeros([ROWS], tl.float32)
+                mean = tl.zeros([ROWS, DIMS], tl.float32)
+                start += (tile - before) * TILE
+                length -= (tile - before) * TILE
+                # From 0: Triton 3.8 neither widens nor pipelines the loads of a loop that begins at `tile`.
+                for first in tl.range(0, (stop - tile) * TILE, TILE, num_stages=STAGES):
+                    there = token < length - first
+                    at = (start + first) * DIM
+                    keys = load_rows(key + at, token, there, DIM, DIMS)
+                    if ROWS == 1:
+                        scores = tl.sum(queries.to(tl.float32) * keys.to(tl.float32), 1)[None, :] * scale
+                    else:
+                        scores = tl.zeros([ROWS, TILE], tl.float32)
+                        scores = add_product(scores, queries, tl.trans(keys), INTERPRETED) * scale
+                    scores = tl.where(there[None, :], scores, float("-inf"))
+                    highest = tl.maximum(top, tl.max(scores, 1))
+                    fade = tl.exp2(top - highest)
+                    weights = tl.exp2(scores - highest[:, None])
+                    total_weight = total_weight * fade + tl.sum(weights, 1)
+                    values = load_rows(value + at, token, there, DIM, DIMS)
+                    mean = mean * fade[:, None]
+                    if ROWS == 1:
+                        mean += tl.sum(tl.trans(weights) * values.to(tl.float32), 0)[None, :]
+                    else:
+                        mean = add_product(mean, narrow(weights, values.dtype, INTERPRETED), values, INTERPRETED)
+                    top = highest
+                own = (share + segment).to(tl.int64) * GROUP
+                tl.store(part + (own + head[:, None]) * DIM + dim[None, :], mean / total_weight[:, None], mask=heads)
+                tl.store(part_lse + own + head, top + tl.log2(total_weight), mask=head < GROUP)
+            tile = stop
+            before = after
+            segment += 1
+
+
+@jit
+@no_type_check
+def combine_kernel(
+    part,
+    part_lse,
+    lengths,
+    output,
+    lse,
+    segments,
+    shares,
+    GROUP: tl.constexpr,
+    DIM: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    TILE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PARTS: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+):
+    """Combine the partial results of one (segment, head of its group), some columns of the output a program."""
+    segment = tl.program_id(0) // GROUP
+    head = tl.program_id(0) % GROUP
+    dim = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.maximum(count_tiles(lengths, segments, TILE, BLOCK), 1)
+    used = tl.minimum(shares, total).to(tl.int64)
+    before = count_tiles(lengths, segment, TILE, BLOCK)
+    tiles = tl.cdiv(tl.load(lengths + segment), TILE)
+    first = ((before + 1) * used - 1) // total  # the share that holds the segment's first tile
+    last = tl.where(tiles > 0, ((before + tiles) * used - 1) // total, first - 1)
+    top = tl.full([], float("-inf"), tl.float32)
+    total_weight = tl.zeros([], tl.float32)
+    mean = tl.zeros([COLUMNS], tl.float32)
+    for share in range(first, last + 1, PARTS):
+        shared = share + tl.arange(0, PARTS)
+        at = (shared + segment) * GROUP + head
+        scores = tl.load(part_lse + at, mask=shared <= last, other=float("-inf"))
+        highest = tl.maximum(top, tl.max(scores, 0))
+        fade = tl.exp2(top - highest)
+        weights = tl.exp2(scores - highest)
+        there = (shared <= last)[:, None] & (dim < DIM)[None, :]
+        means = tl.load(part + at[:, None] * DIM + dim[None, :], mask=there, other=0.0)
+        total_weight = total_weight * fade + tl.sum(weights, 0)
+        mean = mean * fade + tl.sum(weights[:, None] * means, 0)
+        top = highest
+    total_weight = tl.where(tiles > 0, total_weight, 1.0)  # an empty segment: zeros and -inf
+    own = tl.program_id(0).to(tl.int64)
+    mean = narrow(mean / total_weight, output.dtype.element_ty, INTERPRETED)
+    tl.store(output + own * DIM + dim, mean, mask=dim < DIM)
+    natural = (top + tl.log2(total_weight)) * 0.6931471805599453
+    tl.store(lse + own, natural, mask=tl.program_id(1) == 0)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How the split runs: bytes of a key tile, warps and pipeline stages of a program, shares per multiprocessor."""
+
+    tile_bytes: int = 16384
+    warps: int = 4
+    stages: int = 2
+    shares: int = 3
+    rows: int = 16  # query heads that a matrix product takes at least; 1 with a group of 1: no matrix product
+
+    def tile(self, dims: int, element_bytes: int) -> int:
+        """Give the tokens of a key tile."""
+        return max(16, self.tile_bytes // (dims * element_bytes))
+
+
+def tuning(dim: int) -> Tuning:
+    """Give what was fastest on an H200, in bf16, on ragged lengths, for groups of 1 to 7.
+
+    A group of one takes the padded matrix product too: without it the loads wait for the sums, at 0.42 of the speed.
+    """
+    return Tuning() if dim == power_of_2(dim, 16) else Tuning(tile_bytes=8192, warps=2, stages=3, shares=4)
+
+
+def launch(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    starts: torch.Tensor,
+    lengths: torch.Tensor,
+    scaling: float,
+    tuned: Tuning,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Run the two kernels. See `ragged_decode`."""
+    row, head, dim = query.shape
+    segments, group, dims = lengths.numel(), head // lengths.shape[1], power_of_2(dim, 16)
+    tile = tuned.tile(dims, key.element_size())
+    block = min(BLOCK, power_of_2(segments, 128))
+    shares = min(tuned.shares * multiprocessors(key.device), key.shape[0] // tile + segments)
+    part = query.new_empty((shares + segments, group, dim), dtype=torch.float32)
+    part_lse = query.new_empty((shares + segments, group), dtype=torch.float32)
+    output, lse = torch.empty_like(query), query.new_empty((row, head), dtype=torch.float32)
+    sizes = {"GROUP": group, "DIM": dim, "TILE": tile, "BLOCK": block, "INTERPRETED": INTERPRETED}
+    with torch.cuda.device_of(query):
+        share_kernel[(shares,)](
+            query,
+            key,
+            value,
+            starts,
+            lengths,
+            part,
+            part_lse,
+            scaling * LOG2_E,
+            segments,
+            shares,
+            **sizes,
+            ROWS=1 if group == tuned.rows == 1 else power_of_2(group, 16),
+            DIMS=dims,
+            STAGES=tuned.stages,
+            num_warps=tuned.warps,
+        )
+        columns = min(32, dims)
+        combine_kernel[(segments * group, -(-dim // columns))](
+            part, part_lse, lengths, output, lse, segments, shares, **sizes, COLUMNS=columns, PARTS=64, num_warps=4
+        )
+    return output, lse
+
+
+def ragged_decode(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    starts: torch.Tensor,
+    lengths: torch.Tensor,
+    scaling: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attend with one query per head to segments of keys and values; heads of a group share their kv's segment.
+
+    query: [row, head, dim]. key, value: [slot, dim], contiguous, in the query's dtype. starts: int64 [row, kv], the
+    first slot of each segment. lengths: int32 [row, kv], its tokens; both on the device. Head h reads kv
+    h // (heads // kvs). Gives the output [row, head, dim] in the query's dtype and the natural log of the sum of
+    exponentials, float32 [row, head]; an empty segment gives zeros and -inf.
+    """
+    check_segments(key, value, starts, lengths)
+    _check_query(query, key, lengths)
+    if on_triton(query):
+        return launch(query.contiguous(), key, value, starts, lengths, scaling, tuning(query.shape[2]))
+    return reference(query, key, value, starts, lengths, scaling)
+
+
+def _check_query(query: torch.Tensor, key: torch.Tensor, lengths: torch.Tensor) -> None:
+    row, kv = lengths.shape
+    if query.ndim != 3 or query.shape[0] != row or query.shape[1] % kv or query.shape[2] != key.shape[1]:
+        raise ValueError(
+            f"`query` must be [row, head, dim] with {row} rows, a multiple of {kv} heads and dim {key.shape[1]}, "
+            f"got {list(query.shape)}"
+        )
+    if query.dtype != key.dtype:
+        raise ValueError(f"`query` must have the keys' dtype {key.dtype}, got {query.dtype}; convert it")

@@ -1,0 +1,60 @@
+"""The kernels compile for an H100 or H200 (sm_90) on a machine without a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headscope.kernels.append import append_kernel
+from headscope.kernels.backend import INTERPRETED, power_of_2, triton
+from headscope.kernels.decode import combine_kernel, share_kernel, tuning
+from headscope.kernels.gather import pack_kernel
+
+pytestmark = pytest.mark.skipif(triton is None or INTERPRETED, reason="needs Triton's compiler, not its interpreter")
+
+SHARED_BYTES = 227 * 1024  # that one program may take on an H200
+TYPES = {"starts": "*i64", "ends": "*i64", "positions": "*i64", "lengths": "*i32", "part": "*fp32", "part_lse": "*fp32"}
+NUMBERS = {"scale": "fp32", "lse": "*fp32"}
+TENSORS = ("query", "key", "value", "output", "source_key", "source_value", "new_key", "new_value")
+FORMS = [(1, 32, "bf16"), (7, 64, "bf16"), (7, 80, "fp16"), (4, 96, "bf16"), (16, 128, "bf16"), (1, 128, "fp32")]
+
+
+def compiled(kernel: Any, dtype: str, warps: int = 4, **constants: Any) -> Any:
+    """Compile a kernel as it is launched: tensors from aligned addresses, all else of any value."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    types = {**TYPES, **NUMBERS, **dict.fromkeys(TENSORS, f"*{dtype}"), **dict.fromkeys(constants, "constexpr")}
+    signature = {name: types.get(name, "i32") for name in kernel.arg_names}
+    aligned = {(place,): [["tt.divisibility", 16]] for place, kind in enumerate(signature.values()) if kind[0] == "*"}
+    source = ASTSource(kernel, signature, constants, aligned)
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
+
+
+@pytest.fixture(autouse=True)
+def own_triton_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+
+
+@pytest.mark.parametrize(("group", "dim", "dtype"), [*FORMS, (7, 256, "bf16")])
+def test_decode_compiles_and_loads_16_bytes_at_a_time_ahead_of_use(group: int, dim: int, dtype: str) -> None:
+
+    tuned, dims = tuning(dim), power_of_2(dim)
+    tile = tuned.tile(dims, 4 if dtype == "fp32" else 2)
+    shape = {"GROUP": group, "DIM": dim, "TILE": tile, "BLOCK": 128, "INTERPRETED": False}
+    rows = tuned.rows if group == 1 else 16
+    share = compiled(share_kernel, dtype, tuned.warps, **shape, ROWS=rows, DIMS=dims, STAGES=tuned.stages)
+    assert "cp.async.cg.shared.global" in share.asm["ptx"]  # only these are 16 bytes wide
+    assert share.metadata.shared <= SHARED_BYTES
+    assert compiled(combine_kernel, dtype, **shape, COLUMNS=32, PARTS=64).asm["cubin"]
+
+
+@pytest.mark.parametrize("dim", [32, 80, 256])
+def test_pack_and_append_compile(dim: int) -> None:
+
+    shape = {"DIM": dim, "DIMS": power_of_2(dim)}
+    assert compiled(pack_kernel, "bf16", **shape, TILE=32, STEPS=6).asm["cubin"]
+    assert compiled(append_kernel, "bf16", 1, **shape, TILE=1).asm["cubin"]
+    assert compiled(append_kernel, "bf16", **shape, TILE=8).asm["cubin"]
