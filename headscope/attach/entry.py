@@ -32,7 +32,10 @@ class Entry:
     cache_name: str
 
     def enter_model(self, _module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-        """Note which of the new tokens are visual, while their ids are at hand."""
+        """Note which of a prompt's tokens are visual, while their ids are at hand."""
+        layers = getattr(find_cache(kwargs), "layers", None)
+        if layers and getattr(layers[0], "compressed", False):
+            return None
         ids = kwargs.get("input_ids", args[0] if args else None)
         visual = visual_tokens(self.model.config, ids)
         return None if visual is None else (args, kwargs | {VISUAL: visual})

@@ -69,8 +69,14 @@ class PromptPlan:
 
     def _budget(self, prompt: int) -> Budget:
         if prompt not in self.budgets:
-            self.budgets[prompt] = allocate(self.scores, prompt=prompt, **self.keywords)
+            self.budgets[prompt] = self._plan(prompt)
         return self.budgets[prompt]
+
+    def _plan(self, prompt: int) -> Budget:
+        if not _below_window(self, prompt):
+            return allocate(self.scores, prompt=prompt, **self.keywords)
+        window = min(self.window, prompt)
+        return Budget(torch.full((self.scores.layers, self.scores.kv_heads), window), window)
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,8 @@ class AdaptivePlan:
 
     def _row(self, layer: int, prompt: int, importances: Tensor) -> Tensor:
         """Divide one layer's tokens: float32 [kv, prompt] -> int64 [kv]."""
+        if _below_window(self, prompt):
+            return torch.full((self.scores.kv_heads,), min(self.window, prompt))
         total = allocate(self.scores, prompt=prompt, **_amounts(self.keywords)).total
         each, extra = divmod(total, self.scores.layers)
         floor = {"floor": self.keywords["floor"]} if "floor" in self.keywords else {}
@@ -115,14 +123,20 @@ def _planned(keywords: dict[str, Any], shape: Geometry) -> Plan:
     """Try the keywords once, so that what is wrong with them is said at once."""
     scores = _read(keywords["scores"]).check(shape)
     rest = {name: value for name, value in keywords.items() if name != "scores"}
-    rule = rest.get("rule", "sparsemm")
+    rule, tried = rest.get("rule", "sparsemm"), rest.get("context") or LONG
     if find_rule(rule) is adaptive:
         if unknown := sorted(rest.keys() & {"importances", "ratio"}):
             raise ValueError(f"`{unknown[0]}` cannot be given here: `adaptive` takes it from each prompt, or has none")
-        tried = AdaptivePlan(scores, rest, allocate(scores, prompt=LONG, **_amounts(rest)).window)
-        tried.kept(0, [tried.window], lambda: [torch.zeros(scores.kv_heads, tried.window)])
-        return tried
-    return PromptPlan(scores, rest, allocate(scores, prompt=LONG, **rest).window)
+        plan = AdaptivePlan(scores, rest, allocate(scores, prompt=tried, **_amounts(rest)).window)
+        plan.kept(0, [plan.window], lambda: [torch.zeros(scores.kv_heads, plan.window)])
+        return plan
+    return PromptPlan(scores, rest, allocate(scores, prompt=tried, **rest).window)
+
+
+def _below_window(plan: PromptPlan | AdaptivePlan, prompt: int) -> bool:
+    """Say whether a ratio leaves less of a short prompt than the window, which is kept whatever the ratio is."""
+    ratio = plan.keywords.get("ratio_kept")
+    return ratio is not None and ratio * prompt < plan.window
 
 
 def _amounts(keywords: dict[str, Any]) -> dict[str, Any]:

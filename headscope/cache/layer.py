@@ -57,7 +57,7 @@ class RaggedLayer(CacheLayerMixin):
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         """Take new keys and values [row, kv, new, dim]; the attention that follows puts them in their place."""
-        self.incoming = (key_states, value_states)
+        self.incoming = (key_states.detach(), value_states.detach())
         return self, self
 
     @property

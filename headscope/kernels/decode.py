@@ -233,7 +233,9 @@ def tuning(dim: int) -> Tuning:
 
     A group of one takes the padded matrix product too: without it the loads wait for the sums, at 0.42 of the speed.
     """
-    return Tuning() if dim == power_of_2(dim, 16) else Tuning(tile_bytes=8192, warps=2, stages=3, shares=4)
+    if dim == power_of_2(dim, 16):
+        return Tuning()
+    return Tuning(tile_bytes=8192, warps=2, stages=3, shares=4 if dim < 96 else 3)
 
 
 def launch(

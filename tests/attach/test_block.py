@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import threading
 from typing import Any
 
 import pytest
@@ -260,6 +261,71 @@ def test_adaptive_budgets_follow_the_prompt_and_are_exact_in_each_layer() -> Non
             found.append([layer.tolist() for layer in cache.lengths])
             assert [int(layer.sum()) - 2 * (NEW - 1) for layer in cache.lengths] == [20, 20, 20]
     assert len({str(each) for each in found}) > 1
+
+
+@pytest.mark.parametrize("rule", ["sparsemm", "adaptive"])
+def test_a_ratio_of_a_short_prompt_keeps_at_least_the_window(rule: str) -> None:
+    model = text_model("llama")
+    scores = HeadScores.from_values(torch.ones(3, 4), kv_heads=2)
+    with compress(model, scores=scores, ratio_kept=0.25, window=4, rule=rule):
+        for length, kept in ((40, 10), (10, 4), (3, 3)):
+            cache = answers(model, {"input_ids": tokens(length)})[CACHE]
+            assert [int(layer.sum()) - 2 * (NEW - 1) for layer in cache.lengths] == [2 * kept] * 3
+
+
+def test_memory_with_a_context_plans_for_each_prompt() -> None:
+    model = text_model("llama")
+    scores = HeadScores.from_values(torch.ones(3, 4), kv_heads=2)
+    memory = {"bytes": 6 * 30 * 16 * 2 * 4, "context": 60, "dtype": "float32", "head_dim": 16}
+    with compress(model, scores=scores, window=4, rule="uniform", **memory):
+        cache = answers(model, {"input_ids": tokens(40)})[CACHE]
+        assert [int(layer.sum()) - 2 * (NEW - 1) for layer in cache.lengths] == [20, 20, 20]
+
+
+def test_embeddings_will_do_for_ids() -> None:
+    model, inputs = MODELS["llama"]()
+    embeds = model.get_input_embeddings()(inputs["input_ids"]).detach()
+    with compress(model, budget_of(model, 8)):
+        expected = answers(model, inputs).sequences[:, 40:]
+        assert answers(model, {"inputs_embeds": embeds}).sequences.tolist() == expected.tolist()
+        assert model.generate(inputs["input_ids"], max_new_tokens=NEW)[:, 40:].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_caches_hold_half_precision(dtype: torch.dtype) -> None:
+    model = text_model("llama").to(dtype)
+    with compress(model, budget_of(model, 8)):
+        cache = answers(model, {"input_ids": tokens(40)})[CACHE]
+    assert cache.layers[0].segments.key.dtype == dtype
+
+
+def test_a_streamer_in_another_thread_gets_the_same_tokens() -> None:
+    model, inputs = MODELS["llama"]()
+    seen: list[int] = []
+
+    class Streamer:
+        def put(self, value: torch.Tensor) -> None:
+            seen.extend(value.flatten().tolist())
+
+        def end(self) -> None:
+            seen.append(-1)
+
+    with compress(model, budget_of(model, 8)):
+        expected = answers(model, inputs).sequences[0].tolist()
+        thread = threading.Thread(
+            target=model.generate, kwargs={**inputs, "max_new_tokens": NEW, "streamer": Streamer()}
+        )
+        thread.start()
+        thread.join()
+    assert seen == [*expected, -1]
+
+
+def test_without_a_cache_nothing_is_compressed() -> None:
+    model, inputs = MODELS["llama"]()
+    plain = model.generate(**inputs, max_new_tokens=4)
+    with compress(model, budget_of(model, 4)):
+        assert model.generate(**inputs, max_new_tokens=4, use_cache=False).tolist() == plain.tolist()
+        assert CACHE not in model(**inputs, use_cache=False)
 
 
 def test_two_sequences_on_one_model_never_see_each_other() -> None:
