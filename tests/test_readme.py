@@ -3,10 +3,11 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headscope.cli.summary import of_ablation, of_scores, share
+from headscope.cli.summary import of_ablation, of_scores, of_sweep, share
 from headscope.cli.verbs import VERBS
 from headscope.evaluate.ablation import Condition, Outcome
 from headscope.evaluate.words import WordsRight
@@ -54,6 +55,34 @@ def test_the_ablation_holds_what_it_is_there_to_show() -> None:
     assert full > 0.9 and max(groups["best", 14]) < 0.05
     for kind in ("random", "layer-matched"):
         assert sum(groups[kind, 14]) / len(groups[kind, 14]) >= 0.85 * full
+
+
+def sweep_points() -> list[dict[str, Any]]:
+    return json.loads((BENCH / "sweep-reader-22m.json").read_text(encoding="utf-8"))["points"]
+
+
+def test_the_sweep_is_that_of_the_result_file() -> None:
+    printed = [" | ".join(row) for row in rows(of_sweep(sweep_points()))[1:] if row[1] == "observation_window"]
+    assert [" | ".join(cell for cell in row if cell) for row in markdown("rule")] == printed
+
+
+def test_the_sweep_shows_what_head_scores_are_worth() -> None:
+    """At 64 of 110 tokens a head: at least 75 % of words right, and 45 points above uniform and shuffled scores."""
+    found: dict[str, list[float]] = {}
+    for point in sweep_points():
+        if point["per_head"] in (64, 110) and point["select"] == "observation_window":
+            found.setdefault(point["rule"], []).append(100 * point["accuracy"])
+    (scored,) = found["sparsemm"]
+    assert scored >= 75 and len(found["random"]) == 5
+    assert scored - found["uniform"][0] >= 45 and scored - sum(found["random"]) / 5 >= 45
+
+
+def test_the_kernels_are_those_of_the_result_file() -> None:
+    cells = json.loads((BENCH / "kernels-cuda.json").read_text(encoding="utf-8"))["cells"]
+    for cell, row in zip(cells, markdown("batch, KV heads, group, head dim, mean length"), strict=True):
+        assert row[0] == ", ".join(map(str, cell["cell"]))
+        figures = (cell["equal"]["tb_per_s"], cell["of_sdpa"], cell["ragged"]["tb_per_s"], cell["of_equal"])
+        assert row[1:] == [f"{figure:.2f}" for figure in figures]
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

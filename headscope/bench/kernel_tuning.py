@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, replace
@@ -46,11 +45,11 @@ def tune(copy: float, until: float) -> Rows:
     for cell in TUNED:
         cases = [make(cell, lengths(cell)) for lengths in (equal_lengths, ragged_lengths)]
         found: list[Trial] = []
-        for (kib, warps, stages), rows in itertools.product(SPLITS, (1, 16) if cell.group == 1 else (16,)):
+        for kib, warps, stages in SPLITS:
             if time.monotonic() > until:
                 yield {"cell": cell.name, "stopped": "out of time"}
                 break
-            tuned = Tuning(kib * 1024, warps, stages, 1, rows)
+            tuned = Tuning(kib * 1024, warps, stages, 1)
             try:
                 found += [_try(cases, replace(tuned, shares=shares)) for shares in (2, 3, 4, 6, 8, 12, 16)]
             except Exception as error:  # too much shared memory, say

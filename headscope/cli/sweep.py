@@ -67,9 +67,9 @@ def sweep(
     }
     done = _done(result, header)
     left = [point for point in points if point.key not in done]
-    for point in work.sweep(loaded, processor, pages, found, left, batch=batch, **asked):
+    for number, point in enumerate(work.sweep(loaded, processor, pages, found, left, batch=batch, **asked), start=1):
         done[point.setting.key] = point.to_json()
-        print(f"read {len(done)} of {len(points)}: {summary.of_point(done[point.setting.key])}", flush=True)
+        print(f"read {number} of {len(left)}: {summary.of_point(done[point.setting.key])}", flush=True)
         document = header | provenance(loaded.device) | {"points": list(done.values())}
         write_atomically(result, json.dumps(document, indent=1, allow_nan=False) + "\n")
     wanted = [done[point.key] for point in points]

@@ -137,11 +137,8 @@ def share_kernel(
                     there = token < length - first
                     at = (start + first) * DIM
                     keys = load_rows(key + at, token, there, DIM, DIMS)
-                    if ROWS == 1:
-                        scores = tl.sum(queries.to(tl.float32) * keys.to(tl.float32), 1)[None, :] * scale
-                    else:
-                        scores = tl.zeros([ROWS, TILE], tl.float32)
-                        scores = add_product(scores, queries, tl.trans(keys), INTERPRETED) * scale
+                    scores = tl.zeros([ROWS, TILE], tl.float32)
+                    scores = add_product(scores, queries, tl.trans(keys), INTERPRETED) * scale
                     scores = tl.where(there[None, :], scores, float("-inf"))
                     highest = tl.maximum(top, tl.max(scores, 1))
                     fade = tl.exp2(top - highest)
@@ -149,10 +146,7 @@ def share_kernel(
                     total_weight = total_weight * fade + tl.sum(weights, 1)
                     values = load_rows(value + at, token, there, DIM, DIMS)
                     mean = mean * fade[:, None]
-                    if ROWS == 1:
-                        mean += tl.sum(tl.trans(weights) * values.to(tl.float32), 0)[None, :]
-                    else:
-                        mean = add_product(mean, narrow(weights, values.dtype, INTERPRETED), values, INTERPRETED)
+                    mean = add_product(mean, narrow(weights, values.dtype, INTERPRETED), values, INTERPRETED)
                     top = highest
                 own = (share + segment).to(tl.int64) * GROUP
                 tl.store(part + (own + head[:, None]) * DIM + dim[None, :], mean / total_weight[:, None], mask=heads)
@@ -221,7 +215,6 @@ class Tuning:
     warps: int = 4
     stages: int = 2
     shares: int = 3
-    rows: int = 16  # query heads that a matrix product takes at least; 1 with a group of 1: no matrix product
 
     def tile(self, dims: int, element_bytes: int) -> int:
         """Give the tokens of a key tile."""
@@ -231,7 +224,7 @@ class Tuning:
 def tuning(dim: int) -> Tuning:
     """Give what was fastest on an H200, in bf16, on ragged lengths, for groups of 1 to 7.
 
-    A group of one takes the padded matrix product too: without it the loads wait for the sums, at 0.42 of the speed.
+    A group of one is padded to a matrix product too: summed without one, it ran at 0.42 of the speed.
     """
     if dim == power_of_2(dim, 16):
         return Tuning()
@@ -270,7 +263,7 @@ def launch(
             segments,
             shares,
             **sizes,
-            ROWS=1 if group == tuned.rows == 1 else power_of_2(group, 16),
+            ROWS=power_of_2(group, 16),  # what a matrix product takes at least; a group of 1 is padded too
             DIMS=dims,
             STAGES=tuned.stages,
             num_warps=tuned.warps,

@@ -10,13 +10,13 @@ from typing import Any
 from headscope.files import write_atomically
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # Okabe and Ito's
-MARKS = "osD^vPX"
+LINES = (("o", "-"), ("s", "--"), ("^", ":"), ("D", "-."))
 
 
 def draw(points: Sequence[dict[str, Any]], path: str | Path, title: str = "") -> Path:
     """Write the plot as a PNG, whole or not at all; no display is needed. points: as `evaluate.sweep` gives them.
 
-    A line for each rule and selection, over its budgets; the seeds of `random` are dots around their mean.
+    A line for each rule (its colour) and selection (its mark), over budgets; seeds are dots around their mean.
     """
     return write_atomically(path, render(points, title))
 
@@ -26,38 +26,44 @@ def render(points: Sequence[dict[str, Any]], title: str = "") -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+    figure = Figure(figsize=(9.2, 4.8), layout="constrained")
     axes = figure.add_subplot()
-    for number, (label, line) in enumerate(_lines(points).items()):
-        _draw_line(axes, label, line, COLOURS[number % len(COLOURS)], MARKS[number % len(MARKS)])
+    lines = _lines(points)
+    rules, selections = (list(dict.fromkeys(names)) for names in zip(*lines, strict=True)) if lines else ([], [])
+    for (rule, select), line in lines.items():
+        style = LINES[selections.index(select) % len(LINES)]
+        _draw_line(axes, f"{rule}, {select}", line, COLOURS[rules.index(rule) % len(COLOURS)], *style)
     for full in (point for point in points if point["rule"] == "full"):
         axes.axhline(100 * full["accuracy"], color="#888888", linewidth=1, linestyle="--")
         place = (0.01, 100 * full["accuracy"])
         axes.annotate("full cache", place, xycoords=("axes fraction", "data"), va="top", color="#666666")
     axes.set(xlabel="KV cache of the prompt, KB a page", ylabel="words right, %", ylim=(0, 102), title=title)
     axes.grid(color="#eeeeee")
-    axes.legend(frameon=False)
+    if lines:
+        figure.legend(loc="outside right center", frameon=False, fontsize=8)
     FigureCanvasAgg(figure)
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
     return png.getvalue()
 
 
-def _lines(points: Sequence[dict[str, Any]]) -> dict[str, dict[int, list[dict[str, Any]]]]:
+def _lines(points: Sequence[dict[str, Any]]) -> dict[tuple[str, str], dict[int, list[dict[str, Any]]]]:
     """Group the points by rule and selection, then by bytes."""
-    lines: dict[str, dict[int, list[dict[str, Any]]]] = {}
+    lines: dict[tuple[str, str], dict[int, list[dict[str, Any]]]] = {}
     for point in points:
         if point["rule"] != "full":
-            line = lines.setdefault(f"{point['rule']}, {point['select']}", {})
+            line = lines.setdefault((point["rule"], point["select"]), {})
             line.setdefault(point["kv_bytes"], []).append(point)
     return lines
 
 
-def _draw_line(axes: Any, label: str, line: dict[int, list[dict[str, Any]]], colour: str, mark: str) -> None:
+def _draw_line(
+    axes: Any, label: str, line: dict[int, list[dict[str, Any]]], colour: str, mark: str, stroke: str
+) -> None:
     sizes = sorted(line)
     means = [sum(point["accuracy"] for point in line[size]) / len(line[size]) for size in sizes]
     across = [size / 1024 for size in sizes]
-    axes.plot(across, [100 * mean for mean in means], color=colour, marker=mark, markersize=5, label=label)
+    axes.plot(across, [100 * mean for mean in means], color=colour, marker=mark, ls=stroke, ms=5, label=label)
     for size in sizes:
         if len(line[size]) > 1:
             dots = [100 * point["accuracy"] for point in line[size]]

@@ -44,8 +44,7 @@ def test_decode_compiles_and_loads_16_bytes_at_a_time_ahead_of_use(group: int, d
     tuned, dims = tuning(dim), power_of_2(dim)
     tile = tuned.tile(dims, 4 if dtype == "fp32" else 2)
     shape = {"GROUP": group, "DIM": dim, "TILE": tile, "BLOCK": 128, "INTERPRETED": False}
-    rows = tuned.rows if group == 1 else 16
-    share = compiled(share_kernel, dtype, tuned.warps, **shape, ROWS=rows, DIMS=dims, STAGES=tuned.stages)
+    share = compiled(share_kernel, dtype, tuned.warps, **shape, ROWS=16, DIMS=dims, STAGES=tuned.stages)
     assert "cp.async.cg.shared.global" in share.asm["ptx"]  # only these are 16 bytes wide
     assert share.metadata.shared <= SHARED_BYTES
     assert compiled(combine_kernel, dtype, **shape, COLUMNS=32, PARTS=64).asm["cubin"]
