@@ -1,6 +1,7 @@
 """The bundled pages and model are what they promise to be."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -8,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from headscope.evaluate.answers import answer_pages
 from headscope.evaluate.words import words_right
@@ -75,6 +78,28 @@ def test_every_box_lies_on_the_page_and_holds_ink(split: str) -> None:
             assert np.ptp(grey[y0:y1, x0:x1]) > 60, (page.name, word.text)
 
 
+@pytest.mark.parametrize("split", COUNTS)
+def test_the_boxes_hold_all_the_ink_and_no_margin(split: str) -> None:
+    """Paper has one colour along a row of pixels, the one at the right edge of the page."""
+    for page in bundled(split):
+        image = decode(page.source)
+        ink = (image != image[:, -1:]).any(axis=2)
+        outside = ink.copy()
+        for word in page.words or ():
+            x0, y0, x1, y1 = (int(side) for side in word.box)
+            rows, columns = np.nonzero(ink[y0:y1, x0:x1])
+            margins = (rows.min(), columns.min(), y1 - y0 - 1 - rows.max(), x1 - x0 - 1 - columns.max())
+            assert max(margins) <= 1, (page.name, word.text)  # the faintest ink rounds to the colour of the paper
+            outside[y0:y1, x0:x1] = False
+        assert not outside.any(), page.name
+
+
+def test_evaluation_pages_have_96_cells() -> None:
+    for page in bundled("evaluation"):
+        height, width = decode(page.source).shape[:2]
+        assert height * width == 96 * 28 * 28
+
+
 def test_evaluation_prompts_are_110_tokens(reader: tuple[Any, Any]) -> None:
     for page in bundled("evaluation")[:6]:
         assert ask(reader[1], [decode(page.source)], "Read the text.")["input_ids"].shape == (1, 110)
@@ -110,3 +135,24 @@ def test_the_bundled_model_reads_the_bundled_pages(reader: tuple[Any, Any]) -> N
     answers = answer_pages(*reader, [decode(page.source) for page in pages], "Read the text.", max_new_tokens=140)
     counts = [words_right(page.text or "", answer) for page, answer in zip(pages, answers, strict=True)]
     assert sum(count.right for count in counts) > 0.9 * sum(count.total for count in counts)
+
+
+def run_training_script(name: str, *arguments: str) -> str:
+    script = str(find("data", "reader", "train", name))
+    return subprocess.run([sys.executable, script, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def test_the_training_twin_equals_transformers() -> None:
+    assert "largest difference" in run_training_script("check_hf.py")
+
+
+def test_the_bundled_model_assembles_again_from_its_own_weights(reader_path: Path, tmp_path: Path) -> None:
+    run_training_script("assemble.py", str(reader_path), str(tmp_path))
+    expected, found = weights(reader_path), weights(tmp_path)
+    assert expected.keys() == found.keys() and all(torch.equal(expected[name], found[name]) for name in expected)
+    for name in ("tokenizer.json", "chat_template.jinja"):
+        assert (tmp_path / name).read_bytes() == (reader_path / name).read_bytes()
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}

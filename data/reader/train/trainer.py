@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from colour import colour
 from model import TinyVL
-from safetensors.torch import load_file
+from weights import read_weights
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -24,7 +24,7 @@ class Trainer:
         if saved:
             self.model.load_state_dict(saved["model"])
         elif init:
-            self.model.load_state_dict(read_weights(init))
+            self.model.load_state_dict({name: weight.float() for name, weight in read_weights(init).items()})
         self.optimizers = optimizers(self.model, learning_rate)
         self.base_rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]
         for optimizer, state in zip(self.optimizers, saved["opts"] if saved else (), strict=bool(saved)):
@@ -75,14 +75,6 @@ class Trainer:
         """Save weights, average, optimizers and step."""
         states = [optimizer.state_dict() for optimizer in self.optimizers]
         torch.save({"model": self.model.state_dict(), "ema": self.average, "opts": states, "step": self.step}, path)
-
-
-def read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """Read the fp32 weights of a folder of safetensors."""
-    weights = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        weights |= load_file(path)
-    return {name: weight.float() for name, weight in weights.items()}
 
 
 def optimizers(model: TinyVL, rate: float) -> list[torch.optim.Optimizer]:
