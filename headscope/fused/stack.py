@@ -1,0 +1,124 @@
+"""The stack: the weights of a Llama-like decoder, layer by layer, as the model holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headscope.families import geometry, language_model
+from headscope.kernels.rotate import Rotary
+
+LLAMA_LIKE = frozenset({"llama", "mistral", "qwen2", "qwen3", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text"})
+STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn", "mrope"})  # frequencies that no length changes
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A projection. weight: [outputs, inputs]. bias: [outputs] or None."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A decoder layer: two RMS norms, the attention's and the feed-forward's projections, how its heads turn."""
+
+    attention_gain: Tensor
+    feed_forward_gain: Tensor
+    eps: float
+    query: Linear
+    key: Linear
+    value: Linear
+    output: Linear
+    gate: Linear
+    up: Linear
+    down: Linear
+    rotary: Rotary
+    scaling: float
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """A decoder from the embedding to the head. embedding: [token, width]. gain: of the last norm."""
+
+    embedding: Tensor
+    layers: tuple[Layer, ...]
+    gain: Tensor
+    eps: float
+    head: Linear
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of weights that every step reads: projections, norms and head; not the embedding's table."""
+        read = [self.gain, self.head.weight]
+        for layer in self.layers:
+            own = (layer.query, layer.key, layer.value, layer.output, layer.gate, layer.up, layer.down)
+            read += [layer.attention_gain, layer.feed_forward_gain, *(linear.weight for linear in own)]
+            read += [linear.bias for linear in own if linear.bias is not None]
+        return sum(tensor.nbytes for tensor in read)
+
+
+def find_stack(model: nn.Module) -> Stack | None:
+    """Give a model's decoder stack; None where it is not like Llama's, is quantised, split or elsewhere than on one device.
+
+    The weights are the model's own tensors: nothing is copied, and a change of them is seen.
+    """
+    stack: Any = language_model(model)
+    head = getattr(model, "lm_head", None)
+    if not _known(stack.config) or not _plain(head, stack.embed_tokens):
+        return None
+    layers = [_layer(layer, stack.rotary_emb) for layer in stack.layers]
+    found = [layer for layer in layers if layer is not None]
+    if len(found) < len(layers):
+        return None
+    norm = stack.norm
+    made = Stack(stack.embed_tokens.weight, tuple(found), norm.weight, norm.variance_epsilon, _linear(head))
+    return made if _together(made) else None
+
+
+def _known(config: Any) -> bool:
+    """Tell whether the config is of a stack that this module knows, its layers seeing all keys."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    kind = rope.get("rope_type", "default")
+    frequencies = geometry(config).head_dim // 2
+    windows = any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or [])
+    windows = windows or (config.model_type == "mistral" and getattr(config, "sliding_window", None) is not None)
+    whole = rope.get("partial_rotary_factor", 1.0) == 1.0
+    return config.model_type in LLAMA_LIKE and kind in STATIC_ROPE and whole and not windows and frequencies > 0
+
+
+def _plain(head: Any, embedding: Any) -> bool:
+    return type(head) is nn.Linear and type(embedding) is nn.Embedding
+
+
+def _layer(layer: Any, rotary: Any) -> Layer | None:
+    attention, feed_forward = layer.self_attn, layer.mlp
+    modules = {name: getattr(attention, name, None) or getattr(feed_forward, name, None) for name in PROJECTIONS}
+    if any(type(module) is not nn.Linear for module in modules.values()):
+        return None
+    if not isinstance(feed_forward.act_fn, nn.SiLU) and type(feed_forward.act_fn).__name__ != "SiLUActivation":
+        return None
+    linears = [_linear(modules[name]) for name in PROJECTIONS]
+    norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
+    gains = [None if norm is None else norm.weight for norm in norms]
+    eps = layer.input_layernorm.variance_epsilon
+    turning = Rotary(rotary.inv_freq.float(), float(rotary.attention_scaling), *gains, eps=eps)
+    first, second = layer.input_layernorm.weight, layer.post_attention_layernorm.weight
+    return Layer(first, second, eps, *linears, rotary=turning, scaling=float(attention.scaling))
+
+
+def _linear(module: Any) -> Linear:
+    return Linear(module.weight, module.bias)
+
+
+def _together(stack: Stack) -> bool:
+    """Tell whether all weights are of one dtype, on one device that is not "meta", with no hook of a split model."""
+    own = [stack.embedding, stack.head.weight, *(layer.query.weight for layer in stack.layers)]
+    first = own[0]
+    same = all(each.device == first.device and each.dtype == first.dtype for each in own)
+    return same and first.device.type != "meta" and first.dtype in (torch.bfloat16, torch.float16, torch.float32)

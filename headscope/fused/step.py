@@ -1,0 +1,87 @@
+"""The step: new tokens of every row through a decoder stack, on segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding
+
+from headscope.cache.segments import Segments
+from headscope.fused.stack import Layer, Stack, find_stack
+from headscope.kernels import ragged_decode
+from headscope.kernels.linear import Norm, add_project, gate_up, project, sum_squares
+from headscope.kernels.rotate import rotate
+
+
+@dataclass(frozen=True, eq=False)
+class FusedStep:
+    """A forward pass: ids and positions, int64 [row, new], and a Segments per layer -> logits [row, new, token].
+
+    Appends the new tokens to all segments, whose room is their owner's to see to; query i of `new` sees all that stands
+    before it. Waits for nothing and gives up nothing to the host, so a CUDA graph can hold it.
+    """
+
+    stack: Stack
+
+    @torch.no_grad()
+    def __call__(self, ids: Tensor, positions: Tensor, layers: Sequence[Segments]) -> Tensor:
+        """Run the step."""
+        stack = self.stack
+        advance(layers, ids.shape[1])
+        residual = embedding(ids.flatten(), stack.embedding)
+        squares = sum_squares(residual)
+        for layer, segments in zip(stack.layers[: len(layers)], layers, strict=True):
+            squares = run_layer(layer, residual, squares, positions, segments)
+        head = stack.head
+        logits = project(residual, [head.weight], [head.bias], Norm(stack.gain, squares, stack.eps))
+        return logits.view(*ids.shape, -1)
+
+
+def run_layer(layer: Layer, residual: Tensor, squares: Tensor, positions: Tensor, segments: Segments) -> Tensor:
+    """Run one layer on the residual stream [row * new, width], in place; give the stream's squares."""
+    rows, new = positions.shape
+    taken = (layer.query, layer.key, layer.value)
+    norm = Norm(layer.attention_gain, squares, layer.eps)
+    states = project(residual, [linear.weight for linear in taken], [linear.bias for linear in taken], norm)
+    held = segments.key, segments.value, segments.starts, segments.lengths
+    query = rotate(states.view(rows, new, -1), positions, layer.rotary, *held)
+    if new == 1:
+        output = ragged_decode(query[:, :, 0], *held, layer.scaling)[0]
+    else:
+        from headscope.kernels import ragged_verify
+
+        output = ragged_verify(query, *held, layer.scaling)[0].transpose(1, 2)
+    output = output.reshape(rows * new, -1)
+    squares = add_project(output, layer.output.weight, layer.output.bias, residual)
+    norm = Norm(layer.feed_forward_gain, squares, layer.eps)
+    output = gate_up(residual, layer.gate.weight, layer.up.weight, (layer.gate.bias, layer.up.bias), norm)
+    return add_project(output, layer.down.weight, layer.down.bias, residual)
+
+
+def advance(layers: Sequence[Segments], new: int) -> None:
+    """Count new tokens in all segments, in one operation where `tie_lengths` has tied them."""
+    tied = layers[0].lengths._base
+    if tied is not None and len(tied) == len(layers) and all(each.lengths._base is tied for each in layers):
+        tied += new
+    else:
+        for segments in layers:
+            segments.lengths += new
+    for segments in layers:
+        segments.room -= new
+
+
+def tie_lengths(layers: Sequence[Segments]) -> Tensor:
+    """Put the lengths of all layers into one tensor, int32 [layer, row, kv], of which each layer keeps its own part."""
+    tied = torch.stack([segments.lengths for segments in layers])
+    for segments, own in zip(layers, tied, strict=True):
+        segments.lengths = own
+    return tied
+
+
+def fuse(model: nn.Module) -> FusedStep | None:
+    """Give the fused step of a model; None where its decoder stack is not like Llama's (`find_stack`)."""
+    stack = find_stack(model)
+    return None if stack is None else FusedStep(stack)
