@@ -18,6 +18,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headscope.accounting import account
     from headscope.attach import compress
     from headscope.budget import Budget, allocate
     from headscope.cache import RaggedCache
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
     from headscope.scores import HeadScores
 
 __version__ = "0.1.0"
-__all__ = ["Budget", "HeadScores", "RaggedCache", "__version__", "allocate", "compress", "probe"]
+__all__ = ["Budget", "HeadScores", "RaggedCache", "__version__", "account", "allocate", "compress", "probe"]
 
 
 HOMES = {
     "Budget": "headscope.budget",
     "HeadScores": "headscope.scores",
     "RaggedCache": "headscope.cache",
+    "account": "headscope.accounting",
     "allocate": "headscope.budget",
     "compress": "headscope.attach",
     "probe": "headscope.probing.run",

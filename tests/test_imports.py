@@ -25,7 +25,7 @@ ORDER = [
     "fused",
     "attach",
     "runtime",
-    "account",
+    "accounting",
     "sparsity",
     "speculate",
     "integrations",

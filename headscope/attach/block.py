@@ -15,6 +15,7 @@ from headscope.attach.entry import CACHE_NAMES, Entry, sliding_windows
 from headscope.attach.generation import own_generate
 from headscope.attach.plan import make_plan
 from headscope.attach.positions import own_positions
+from headscope.attach.replay import replayed
 from headscope.attach.step import Policy
 from headscope.budget import Budget
 from headscope.families import attention_modules, geometry, language_model
@@ -28,6 +29,7 @@ def compress(
     select: str | Selection = "observation_window",
     offload: bool = False,
     pieces: bool = True,
+    graph: bool = True,
     **plan: Any,
 ) -> AbstractContextManager[nn.Module]:
     """Let a model decode on a ragged cache inside a `with` block; it is as it was afterwards.
@@ -41,13 +43,15 @@ def compress(
     offload: copy each prompt's dense keys and values into the CPU's memory before they are dropped.
     pieces: a forward pass outside `generate` may be a piece of a prompt, so layers wait for the first single token (or
     for the prompt length that the budget was planned for); False: each pass on an empty cache is a whole prompt.
+    graph: on a GPU, run decode steps as one CUDA graph of fused kernels where the model's stack is like Llama's and
+    nothing is hung on it; False: always through the model's own modules.
 
     Raises ValueError for a budget or scores of another model, a selection with another window, and a model inside such
     a block already.
     """
     config: Any = model.config
     made = make_plan(budget, plan, geometry(config))
-    policy = Policy(made, find_selection(select, made.window), offload, pieces)
+    policy = Policy(made, find_selection(select, made.window), offload, pieces, graph)
     attention_modules(model)
     sliding_windows(config.get_text_config())
     return _block(model, policy)
@@ -67,5 +71,7 @@ def _block(model: Any, policy: Policy) -> Iterator[nn.Module]:
         exits.callback(model.register_forward_pre_hook(entry.enter_model, with_kwargs=True).remove)
         exits.callback(stack.register_forward_pre_hook(entry.enter_stack, with_kwargs=True).remove)
         exits.enter_context(own_positions(model))
+        if policy.graph:
+            exits.enter_context(replayed(model))
         exits.enter_context(own_generate(model, entry))
         yield model

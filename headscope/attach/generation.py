@@ -10,6 +10,7 @@ from torch import Tensor
 
 from headscope.attach.entry import Entry, find_cache, prompt_end
 from headscope.attach.positions import recall
+from headscope.attach.replay import generation_end
 from headscope.cache import RaggedCache
 
 ONE = ("num_beams", "num_return_sequences")
@@ -47,11 +48,13 @@ def _generate(model: Any, generate: Callable[..., Any], entry: Entry) -> Callabl
         if cache is not None:
             entry.prepare(cache)
             recall(model, cache)
-        token = prompt_end.set(_end(inputs, cache, kwargs))
+        prompt = _end(inputs, cache, kwargs)
+        tokens = prompt_end.set(prompt), generation_end.set(_last(prompt, kwargs, settings))
         try:
             return generate(inputs, generation_config, *args, **kwargs)
         finally:
-            prompt_end.reset(token)
+            prompt_end.reset(tokens[0])
+            generation_end.reset(tokens[1])
 
     return compressed
 
@@ -60,6 +63,12 @@ def _setting(name: str, kwargs: dict[str, Any], configs: tuple[Any, ...]) -> Any
     """Give a generation setting: as a keyword, else of the call's config, else of the model's."""
     values = [kwargs.get(name), *(getattr(config, name, None) for config in configs)]
     return next((value for value in values if value is not None), None)
+
+
+def _last(prompt: int | None, kwargs: dict[str, Any], configs: tuple[Any, ...]) -> int | None:
+    """Give the logical length that the answer cannot pass, where it is known."""
+    new = _setting("max_new_tokens", kwargs, configs)
+    return prompt + int(new) if prompt is not None and new is not None else _setting("max_length", kwargs, configs)
 
 
 def _end(inputs: Tensor | None, cache: Any, kwargs: dict[str, Any]) -> int | None:

@@ -19,13 +19,15 @@ class Policy:
     """What a `compress` block was given.
 
     plan: how much is kept. select: what is kept, its window included. offload: copy the prompt's dense keys and values
-    to the CPU's memory before they are dropped. pieces: outside `generate`, wait for the first single token.
+    to the CPU's memory before they are dropped. pieces: outside `generate`, wait for the first single token. graph:
+    replay decode steps on a GPU.
     """
 
     plan: Plan
     select: Selection
     offload: bool
     pieces: bool
+    graph: bool = False
 
     @property
     def pool(self) -> int:

@@ -1,4 +1,4 @@
-"""Shapes of well-known models, for measurements with random weights."""
+"""Models of well-known shapes with random weights, for measurements; the shapes are those of the bundled configs."""
 
 from __future__ import annotations
 
@@ -6,20 +6,8 @@ from typing import Any
 
 import torch
 
-QWEN2_VL_7B: dict[str, Any] = {
-    "text_config": {
-        "vocab_size": 152064,
-        "hidden_size": 3584,
-        "intermediate_size": 18944,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 28,
-        "num_key_value_heads": 4,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0, "mrope_section": [16, 24, 24]},
-        "max_position_embeddings": 32768,
-        "tie_word_embeddings": False,
-    },
-    "vision_config": {"depth": 32, "embed_dim": 1280, "hidden_size": 3584, "num_heads": 16, "mlp_ratio": 4},
-}
+from headscope.accounting import load_config
+from headscope.accounting.config import load_config
 
 
 def random_qwen2_vl(
@@ -36,7 +24,7 @@ def random_qwen2_vl(
         "eos_token_id": tokenizer.eos_token_id,
         "pad_token_id": tokenizer.pad_token_id,
     }
-    sizes = shape or QWEN2_VL_7B
+    sizes = shape or load_config("qwen2-vl-7b").to_dict()
     config = Qwen2VLConfig(
         text_config={**sizes["text_config"], **ends},
         vision_config=sizes["vision_config"],
@@ -50,3 +38,19 @@ def random_qwen2_vl(
             return Qwen2VLForConditionalGeneration(config).eval()
     finally:
         torch.set_default_dtype(before)
+
+
+def random_model(
+    name: str, device: torch.device, dtype: torch.dtype = torch.bfloat16, layers: int | None = None
+) -> Any:
+    """Build a model of a shipped config with random weights. layers: fewer of them, for a try."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    config = load_config(name)
+    if layers is not None:
+        config.get_text_config().num_hidden_layers = layers
+    kind = AutoModelForCausalLM if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING else AutoModelForImageTextToText
+    torch.manual_seed(0)
+    with torch.device(device):
+        return kind.from_config(config, dtype=dtype).eval()

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import CacheLayerMixin
 
-from headscope.cache.attend import attend_held, attend_new, merge
 from headscope.cache.segments import Segments
 from headscope.cache.tokens import Tokens
-from headscope.kernels import ragged_decode
+from headscope.kernels import ragged_decode, ragged_verify
 
 MARGIN = 64  # tokens that a sliding window has passed and that are still held, so that `crop` can take back as many
 
@@ -26,7 +25,7 @@ class RaggedLayer(CacheLayerMixin):
     waiting: dense keys and values [row, kv, token, dim] of a prompt that is not whole yet. queries: [row, head, query,
     dim], its last queries. segments, tokens: what is held of the prompt and of everything after it. dense_copy: the
     prompt's dense keys and values in the CPU's memory, where that was asked for. visual, rope_deltas: of the whole
-    sequence; only the first layer has them.
+    sequence; only the first layer has them. replay: the sequence's decode step, where it is captured; also there.
     """
 
     is_croppable = True
@@ -49,6 +48,7 @@ class RaggedLayer(CacheLayerMixin):
         self.dense_copy: Dense | None = None
         self.visual: Tensor | None = None
         self.rope_deltas: Tensor | None = None
+        self.replay: Any = None
 
     # What transformers asks of a layer.
 
@@ -197,11 +197,7 @@ class RaggedLayer(CacheLayerMixin):
             return self._attend_one(query, *incoming, scaling, valid)
         if self.sliding_window is not None:
             return self._attend_each(query, *incoming, scaling, valid)
-        assert self.segments is not None
-        held = attend_held(self.segments, query, scaling)
-        output = merge(held, attend_new(query, *incoming, scaling, valid))
-        self.extend(*incoming, valid)
-        return output.transpose(1, 2).contiguous()
+        return self._attend_all(query, *incoming, scaling, valid)
 
     def _attend_one(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, valid: Tensor | None) -> Tensor:
         self.extend(key, value, valid)
@@ -212,6 +208,20 @@ class RaggedLayer(CacheLayerMixin):
             starts, lengths = starts + gone, lengths - gone
         output, _ = ragged_decode(query[:, :, 0], self.segments.key, self.segments.value, starts, lengths, scaling)
         return output[:, None]
+
+    def _attend_all(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, valid: Tensor | None) -> Tensor:
+        """Attend with all new tokens at once; what padding's queries give is finite and means nothing.
+
+        The kernel takes the last queries of a row for those of its last tokens: padding goes to the front.
+        """
+        self.extend(key, value, valid)
+        assert self.segments is not None
+        held = self.segments.key, self.segments.value, self.segments.starts, self.segments.lengths
+        if valid is None:
+            return ragged_verify(query, *held, scaling)[0].transpose(1, 2).contiguous()
+        order = valid.to(torch.int8).argsort(dim=1, stable=True)[:, None, :, None].expand_as(query)
+        output, _ = ragged_verify(query.gather(2, order), *held, scaling)
+        return torch.empty_like(output).scatter_(2, order, output).transpose(1, 2).contiguous()
 
     def _attend_each(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, valid: Tensor | None) -> Tensor:
         """Attend token by token: each has a window of its own."""

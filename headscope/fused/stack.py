@@ -31,10 +31,10 @@ class Layer:
     attention_gain: Tensor
     feed_forward_gain: Tensor
     eps: float
-    query: Linear
-    key: Linear
-    value: Linear
-    output: Linear
+    q: Linear
+    k: Linear
+    v: Linear
+    o: Linear
     gate: Linear
     up: Linear
     down: Linear
@@ -57,20 +57,22 @@ class Stack:
         """Bytes of weights that every step reads: projections, norms and head; not the embedding's table."""
         read = [self.gain, self.head.weight]
         for layer in self.layers:
-            own = (layer.query, layer.key, layer.value, layer.output, layer.gate, layer.up, layer.down)
+            own = (layer.q, layer.k, layer.v, layer.o, layer.gate, layer.up, layer.down)
             read += [layer.attention_gain, layer.feed_forward_gain, *(linear.weight for linear in own)]
             read += [linear.bias for linear in own if linear.bias is not None]
         return sum(tensor.nbytes for tensor in read)
 
 
 def find_stack(model: nn.Module) -> Stack | None:
-    """Give a model's decoder stack; None where it is not like Llama's, is quantised, split or elsewhere than on one device.
+    """Give a model's decoder stack; None where it is not like Llama's, or is changed, quantised or split.
 
     The weights are the model's own tensors: nothing is copied, and a change of them is seen.
     """
     stack: Any = language_model(model)
     head = getattr(model, "lm_head", None)
     if not _known(stack.config) or not _plain(head, stack.embed_tokens):
+        return None
+    if not all(map(_untouched, stack.layers.modules())):
         return None
     layers = [_layer(layer, stack.rotary_emb) for layer in stack.layers]
     found = [layer for layer in layers if layer is not None]
@@ -92,6 +94,11 @@ def _known(config: Any) -> bool:
     return config.model_type in LLAMA_LIKE and kind in STATIC_ROPE and whole and not windows and frequencies > 0
 
 
+def _untouched(module: nn.Module) -> bool:
+    """Tell whether nobody has hung a hook on a module, or put a forward of their own before that of its class."""
+    return not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+
+
 def _plain(head: Any, embedding: Any) -> bool:
     return type(head) is nn.Linear and type(embedding) is nn.Embedding
 
@@ -103,13 +110,17 @@ def _layer(layer: Any, rotary: Any) -> Layer | None:
         return None
     if not isinstance(feed_forward.act_fn, nn.SiLU) and type(feed_forward.act_fn).__name__ != "SiLUActivation":
         return None
-    linears = [_linear(modules[name]) for name in PROJECTIONS]
     norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
-    gains = [None if norm is None else norm.weight for norm in norms]
+    query_gain, key_gain = (None if norm is None else norm.weight for norm in norms)
     eps = layer.input_layernorm.variance_epsilon
-    turning = Rotary(rotary.inv_freq.float(), float(rotary.attention_scaling), *gains, eps=eps)
-    first, second = layer.input_layernorm.weight, layer.post_attention_layernorm.weight
-    return Layer(first, second, eps, *linears, rotary=turning, scaling=float(attention.scaling))
+    return Layer(
+        attention_gain=layer.input_layernorm.weight,
+        feed_forward_gain=layer.post_attention_layernorm.weight,
+        eps=eps,
+        rotary=Rotary(rotary.inv_freq.float(), float(rotary.attention_scaling), query_gain, key_gain, eps),
+        scaling=float(attention.scaling),
+        **{name.removesuffix("_proj"): _linear(module) for name, module in modules.items()},
+    )
 
 
 def _linear(module: Any) -> Linear:
@@ -118,7 +129,7 @@ def _linear(module: Any) -> Linear:
 
 def _together(stack: Stack) -> bool:
     """Tell whether all weights are of one dtype, on one device that is not "meta", with no hook of a split model."""
-    own = [stack.embedding, stack.head.weight, *(layer.query.weight for layer in stack.layers)]
+    own = [stack.embedding, stack.head.weight, *(layer.q.weight for layer in stack.layers)]
     first = own[0]
     same = all(each.device == first.device and each.dtype == first.dtype for each in own)
     return same and first.device.type != "meta" and first.dtype in (torch.bfloat16, torch.float16, torch.float32)

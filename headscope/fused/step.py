@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -11,20 +11,25 @@ from torch.nn.functional import embedding
 
 from headscope.cache.segments import Segments
 from headscope.fused.stack import Layer, Stack, find_stack
-from headscope.kernels import ragged_decode
+from headscope.kernels import ragged_decode, ragged_verify
 from headscope.kernels.linear import Norm, add_project, gate_up, project, sum_squares
 from headscope.kernels.rotate import rotate
+
+Attend = Callable[[Tensor, Segments, float], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class FusedStep:
     """A forward pass: ids and positions, int64 [row, new], and a Segments per layer -> logits [row, new, token].
 
+    attend: the attention, where another than headscope's is to be compared.
+
     Appends the new tokens to all segments, whose room is their owner's to see to; query i of `new` sees all that stands
     before it. Waits for nothing and gives up nothing to the host, so a CUDA graph can hold it.
     """
 
     stack: Stack
+    attend: Attend = field(default_factory=lambda: attend)
 
     @torch.no_grad()
     def __call__(self, ids: Tensor, positions: Tensor, layers: Sequence[Segments]) -> Tensor:
@@ -34,31 +39,32 @@ class FusedStep:
         residual = embedding(ids.flatten(), stack.embedding)
         squares = sum_squares(residual)
         for layer, segments in zip(stack.layers[: len(layers)], layers, strict=True):
-            squares = run_layer(layer, residual, squares, positions, segments)
+            squares = self._layer(layer, residual, squares, positions, segments)
         head = stack.head
         logits = project(residual, [head.weight], [head.bias], Norm(stack.gain, squares, stack.eps))
         return logits.view(*ids.shape, -1)
 
+    def _layer(self, layer: Layer, residual: Tensor, squares: Tensor, positions: Tensor, segments: Segments) -> Tensor:
+        """Run one layer on the residual stream [row * new, width], in place; give the stream's squares."""
+        rows, new = positions.shape
+        taken = (layer.q, layer.k, layer.v)
+        norm = Norm(layer.attention_gain, squares, layer.eps)
+        states = project(residual, [linear.weight for linear in taken], [linear.bias for linear in taken], norm)
+        held = segments.key, segments.value, segments.starts, segments.lengths
+        query = rotate(states.view(rows, new, -1), positions, layer.rotary, *held)
+        output = self.attend(query, segments, layer.scaling).reshape(rows * new, -1)
+        squares = add_project(output, layer.o.weight, layer.o.bias, residual)
+        norm = Norm(layer.feed_forward_gain, squares, layer.eps)
+        output = gate_up(residual, layer.gate.weight, layer.up.weight, (layer.gate.bias, layer.up.bias), norm)
+        return add_project(output, layer.down.weight, layer.down.bias, residual)
 
-def run_layer(layer: Layer, residual: Tensor, squares: Tensor, positions: Tensor, segments: Segments) -> Tensor:
-    """Run one layer on the residual stream [row * new, width], in place; give the stream's squares."""
-    rows, new = positions.shape
-    taken = (layer.query, layer.key, layer.value)
-    norm = Norm(layer.attention_gain, squares, layer.eps)
-    states = project(residual, [linear.weight for linear in taken], [linear.bias for linear in taken], norm)
+
+def attend(query: Tensor, segments: Segments, scaling: float) -> Tensor:
+    """Attend to segments that hold the new tokens already: [row, head, new, dim] -> [row, new, head, dim]."""
     held = segments.key, segments.value, segments.starts, segments.lengths
-    query = rotate(states.view(rows, new, -1), positions, layer.rotary, *held)
-    if new == 1:
-        output = ragged_decode(query[:, :, 0], *held, layer.scaling)[0]
-    else:
-        from headscope.kernels import ragged_verify
-
-        output = ragged_verify(query, *held, layer.scaling)[0].transpose(1, 2)
-    output = output.reshape(rows * new, -1)
-    squares = add_project(output, layer.output.weight, layer.output.bias, residual)
-    norm = Norm(layer.feed_forward_gain, squares, layer.eps)
-    output = gate_up(residual, layer.gate.weight, layer.up.weight, (layer.gate.bias, layer.up.bias), norm)
-    return add_project(output, layer.down.weight, layer.down.bias, residual)
+    if query.shape[2] == 1:
+        return ragged_decode(query[:, :, 0], *held, scaling)[0][:, None]
+    return ragged_verify(query, *held, scaling)[0].transpose(1, 2)
 
 
 def advance(layers: Sequence[Segments], new: int) -> None:

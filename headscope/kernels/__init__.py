@@ -3,5 +3,6 @@
 from headscope.kernels.append import append
 from headscope.kernels.decode import ragged_decode
 from headscope.kernels.gather import pack
+from headscope.kernels.verify import ragged_verify
 
-__all__ = ["append", "pack", "ragged_decode"]
+__all__ = ["append", "pack", "ragged_decode", "ragged_verify"]

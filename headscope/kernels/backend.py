@@ -17,11 +17,12 @@ except ImportError:  # PyTorch's builds without CUDA come without Triton; every 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels on CPU tensors, for tests
 INTERPRETED_MULTIPROCESSORS = 3
+COUNTS = ["segments", "shares", "pairs", "span"]  # arguments of kernels whose numbers are not compiled in
 
 
 def jit(function: Any) -> Any:
     """Give a function as a Triton kernel, compiled once for all counts; without Triton, the function, never called."""
-    return function if triton is None else triton.jit(function, do_not_specialize=["segments", "shares"])
+    return function if triton is None else triton.jit(function, do_not_specialize=COUNTS)
 
 
 def on_triton(tensor: torch.Tensor) -> bool:
@@ -35,6 +36,19 @@ def multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return INTERPRETED_MULTIPROCESSORS
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def early(overlap: bool) -> dict[str, Any]:
+    """Give the launch option of a kernel that may start before the previous one has ended."""
+    return {"launch_pdl": True} if overlap else {}
+
+
+@cache
+def overlaps(device: torch.device) -> bool:
+    """Tell whether a kernel may start while the one before it ends: programmatic dependent launch, from Hopper on."""
+    if device.type != "cuda" or INTERPRETED or torch.version.hip:
+        return False
+    return torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def power_of_2(number: int, least: int = 1) -> int:
@@ -60,3 +74,21 @@ def add_product(total, left, right, INTERPRETED: tl.constexpr):
         left = left.to(tl.float32)
         right = right.to(tl.float32)
     return tl.dot(left, right, total, input_precision="ieee")
+
+
+@jit
+@no_type_check
+def await_previous(OVERLAP: tl.constexpr):
+    """Wait until all that the previous kernel wrote is there, and let the next one start: before the first access."""
+    if OVERLAP:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+
+
+@jit
+@no_type_check
+def prefetch(pointers):
+    """Ask for the cache lines at some addresses, without waiting for them."""
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [pointers], dtype=tl.int32, is_pure=False, pack=1
+    )

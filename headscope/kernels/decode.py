@@ -1,8 +1,6 @@
 """Decode attention over ragged segments: one query per (row, head), one segment of keys and values per (row, kv).
 
-Flash-Decoding's split over keys (Dao et al., 2023), with Stream-K's shares (Osama et al., 2023): all segments' key
-tiles in a row are cut into equal shares, one a program, so the work is even however unequal the segments are. Shares
-are found from the lengths on the device; nothing waits for the host, and a CUDA graph may replay with other lengths.
+Flash-Decoding's split over keys (Dao et al., 2023), in equal shares (see `headscope.kernels.shares`).
 """
 
 from __future__ import annotations
@@ -12,11 +10,21 @@ from typing import no_type_check
 
 import torch
 
-from headscope.kernels.backend import INTERPRETED, add_product, jit, multiprocessors, narrow, on_triton, power_of_2, tl
+from headscope.kernels.backend import (
+    INTERPRETED,
+    add_product,
+    await_previous,
+    early,
+    jit,
+    multiprocessors,
+    narrow,
+    on_triton,
+    overlaps,
+    power_of_2,
+    tl,
+)
 from headscope.kernels.segments import check_segments
-
-LOG2_E = 1.4426950408889634
-BLOCK = 1024  # most lengths that a program reads at a time
+from headscope.kernels.shares import BLOCK, LOG2_E, combine, find_share, find_tile, load_rows
 
 
 def reference(
@@ -44,46 +52,6 @@ def reference(
 
 @jit
 @no_type_check
-def count_tiles(lengths, segments, TILE: tl.constexpr, BLOCK: tl.constexpr):
-    """Count the key tiles of the first so many segments."""
-    tiles = tl.zeros([BLOCK], tl.int32)
-    for first in range(0, segments, BLOCK):
-        at = first + tl.arange(0, BLOCK)
-        tiles += tl.cdiv(tl.load(lengths + at, mask=at < segments, other=0), TILE)
-    return tl.sum(tiles)
-
-
-@jit
-@no_type_check
-def find_tile(lengths, segments, tile, TILE: tl.constexpr, BLOCK: tl.constexpr):
-    """Find the segment that holds a tile, and the number of tiles before that segment."""
-    segment = tl.zeros([], tl.int32)
-    before = tl.zeros([], tl.int32)
-    counted = tl.zeros([], tl.int32)
-    for first in range(0, segments, BLOCK):
-        at = first + tl.arange(0, BLOCK)
-        tiles = tl.cdiv(tl.load(lengths + at, mask=at < segments, other=0), TILE)
-        ends = counted + tl.cumsum(tiles)
-        passed = ends <= tile
-        segment += tl.sum(passed.to(tl.int32))
-        before = tl.maximum(before, tl.max(tl.where(passed, ends, 0)))
-        counted += tl.sum(tiles)
-    return segment, before
-
-
-@jit
-@no_type_check
-def load_rows(pointer, rows, there, DIM: tl.constexpr, DIMS: tl.constexpr):
-    """Load some rows of DIM numbers, zeros where there is no row."""
-    dim = tl.arange(0, DIMS)
-    mask = there[:, None]
-    if DIM < DIMS:
-        mask = mask & (dim < DIM)[None, :]
-    return tl.load(pointer + rows[:, None] * DIM + dim[None, :], mask=mask, other=0.0)
-
-
-@jit
-@no_type_check
 def share_kernel(
     query,
     key,
@@ -102,18 +70,13 @@ def share_kernel(
     TILE: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
+    OVERLAP: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):
-    """Attend to one share of the tiles: one partial result (base-2 LSE) for each segment that the share meets.
-
-    A share and a segment that meet own the partial result number share + segment: both only ever grow, so no two pairs
-    have the same sum.
-    """
+    """Attend to one share of the tiles: one partial result (base-2 LSE) for each segment that the share meets."""
+    await_previous(OVERLAP)
     share = tl.program_id(0)
-    total = count_tiles(lengths, segments, TILE, BLOCK)
-    used = tl.maximum(tl.minimum(shares, total), 1)  # no share is empty but those that are not used
-    tile = (share.to(tl.int64) * total // used).to(tl.int32)
-    end = tl.minimum((share + 1).to(tl.int64) * total // used, total).to(tl.int32)
+    tile, end = find_share(lengths, share, segments, shares, TILE, BLOCK)
     head = tl.arange(0, ROWS)
     dim = tl.arange(0, DIMS)
     token = tl.arange(0, TILE)
@@ -154,57 +117,6 @@ def share_kernel(
             tile = stop
             before = after
             segment += 1
-
-
-@jit
-@no_type_check
-def combine_kernel(
-    part,
-    part_lse,
-    lengths,
-    output,
-    lse,
-    segments,
-    shares,
-    GROUP: tl.constexpr,
-    DIM: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    TILE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    PARTS: tl.constexpr,
-    INTERPRETED: tl.constexpr,
-):
-    """Combine the partial results of one (segment, head of its group), some columns of the output a program."""
-    segment = tl.program_id(0) // GROUP
-    head = tl.program_id(0) % GROUP
-    dim = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    total = tl.maximum(count_tiles(lengths, segments, TILE, BLOCK), 1)
-    used = tl.minimum(shares, total).to(tl.int64)
-    before = count_tiles(lengths, segment, TILE, BLOCK)
-    tiles = tl.cdiv(tl.load(lengths + segment), TILE)
-    first = ((before + 1) * used - 1) // total  # the share that holds the segment's first tile
-    last = tl.where(tiles > 0, ((before + tiles) * used - 1) // total, first - 1)
-    top = tl.full([], float("-inf"), tl.float32)
-    total_weight = tl.zeros([], tl.float32)
-    mean = tl.zeros([COLUMNS], tl.float32)
-    for share in range(first, last + 1, PARTS):
-        shared = share + tl.arange(0, PARTS)
-        at = (shared + segment) * GROUP + head
-        scores = tl.load(part_lse + at, mask=shared <= last, other=float("-inf"))
-        highest = tl.maximum(top, tl.max(scores, 0))
-        fade = tl.exp2(top - highest)
-        weights = tl.exp2(scores - highest)
-        there = (shared <= last)[:, None] & (dim < DIM)[None, :]
-        means = tl.load(part + at[:, None] * DIM + dim[None, :], mask=there, other=0.0)
-        total_weight = total_weight * fade + tl.sum(weights, 0)
-        mean = mean * fade + tl.sum(weights[:, None] * means, 0)
-        top = highest
-    total_weight = tl.where(tiles > 0, total_weight, 1.0)  # an empty segment: zeros and -inf
-    own = tl.program_id(0).to(tl.int64)
-    mean = narrow(mean / total_weight, output.dtype.element_ty, INTERPRETED)
-    tl.store(output + own * DIM + dim, mean, mask=dim < DIM)
-    natural = (top + tl.log2(total_weight)) * 0.6931471805599453
-    tl.store(lse + own, natural, mask=tl.program_id(1) == 0)
 
 
 @dataclass(frozen=True)
@@ -249,7 +161,7 @@ def launch(
     part = query.new_empty((shares + segments, group, dim), dtype=torch.float32)
     part_lse = query.new_empty((shares + segments, group), dtype=torch.float32)
     output, lse = torch.empty_like(query), query.new_empty((row, head), dtype=torch.float32)
-    sizes = {"GROUP": group, "DIM": dim, "TILE": tile, "BLOCK": block, "INTERPRETED": INTERPRETED}
+    overlap = overlaps(query.device)
     with torch.cuda.device_of(query):
         share_kernel[(shares,)](
             query,
@@ -262,16 +174,19 @@ def launch(
             scaling * LOG2_E,
             segments,
             shares,
-            **sizes,
+            GROUP=group,
+            DIM=dim,
             ROWS=power_of_2(group, 16),  # what a matrix product takes at least; a group of 1 is padded too
             DIMS=dims,
+            TILE=tile,
+            BLOCK=block,
             STAGES=tuned.stages,
+            OVERLAP=overlap,
+            INTERPRETED=INTERPRETED,
             num_warps=tuned.warps,
+            **early(overlap),
         )
-        columns = min(32, dims)
-        combine_kernel[(segments * group, -(-dim // columns))](
-            part, part_lse, lengths, output, lse, segments, shares, **sizes, COLUMNS=columns, PARTS=64, num_warps=4
-        )
+        combine(part, part_lse, lengths, output, lse, shares, tile, block)
     return output, lse
 
 

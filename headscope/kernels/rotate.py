@@ -11,7 +11,17 @@ from typing import no_type_check
 
 import torch
 
-from headscope.kernels.backend import INTERPRETED, jit, narrow, on_triton, power_of_2, tl
+from headscope.kernels.backend import (
+    INTERPRETED,
+    await_previous,
+    early,
+    jit,
+    narrow,
+    on_triton,
+    overlaps,
+    power_of_2,
+    tl,
+)
 from headscope.kernels.segments import check_segments
 
 
@@ -82,6 +92,7 @@ def rotate_kernel(
     NORM: tl.constexpr,
     DIM: tl.constexpr,
     HALVES: tl.constexpr,
+    OVERLAP: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):
     """Take one head of one token where it belongs."""
@@ -94,6 +105,7 @@ def rotate_kernel(
     mask = dim < HALF
     own = states + token.to(tl.int64) * (heads + 2 * kvs) * DIM + head * DIM + dim
     dtype = states.dtype.element_ty
+    await_previous(OVERLAP)
     low = tl.load(own, mask=mask, other=0.0)
     high = tl.load(own + HALF, mask=mask, other=0.0)
     if head < heads + kvs:
@@ -140,6 +152,7 @@ def launch(
     (rows, new), (kvs, dim) = positions.shape, (lengths.shape[1], key.shape[1])
     heads = states.shape[-1] // dim - 2 * kvs
     query = states.new_empty(rows, heads, new, dim)
+    overlap = overlaps(states.device)
     with torch.cuda.device_of(states):
         rotate_kernel[(rows * new, heads + 2 * kvs)](
             states,
@@ -160,8 +173,10 @@ def launch(
             NORM=rotary.query_gain is not None,
             DIM=dim,
             HALVES=power_of_2(dim // 2),
+            OVERLAP=overlap,
             INTERPRETED=INTERPRETED,
             num_warps=1,
+            **early(overlap),
         )
     return query
 

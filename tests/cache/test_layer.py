@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from headscope.cache import RaggedLayer
-from headscope.cache.attend import attend_held, attend_new, merge
-from headscope.cache.segments import ROOM, Segments
+from headscope.cache.segments import ROOM
 
 KEPT = torch.tensor([[5, 9], [3, 7]])
 
@@ -152,17 +151,37 @@ def test_new_tokens_see_what_is_held_and_each_other_causally(new: int, window: i
     assert torch.allclose(found, expected, atol=1e-5)
 
 
-def test_merged_attention_survives_a_query_that_sees_nothing() -> None:
-    layer, *_ = filled()
-    assert layer.segments is not None
-    empty = Segments(
-        layer.segments.key, layer.segments.value, layer.segments.starts, torch.zeros(2, 2, dtype=torch.int32), 0
-    )
-    query, (key, value) = torch.randn(2, 4, 2, 8), states(2, 1)
-    valid = torch.tensor([[True, True], [False, True]])
-    output = merge(attend_held(empty, query, 0.3), attend_new(query, key, value, 0.3, valid))
-    assert output.isfinite().all() and not output[1, :, 0].any()
-    assert torch.allclose(output[1, :, 1], value[1, :, 1].repeat_interleave(2, 0), atol=1e-6)
+@pytest.mark.parametrize(
+    "valid",
+    [
+        [[True, True, True, True], [False, False, True, True]],
+        [[True, False, True, False], [False, True, False, False]],
+        [[False, False, False, False], [False, True, True, True]],
+    ],
+    ids=["left", "anywhere", "nothing but"],
+)
+def test_new_tokens_see_no_padding_among_each_other(valid: list[list[bool]]) -> None:
+    layer, key, value, chosen = filled()
+    query = torch.randn(2, 6, 4, 8, generator=torch.Generator().manual_seed(5))
+    more, there = states(4, 1), torch.tensor(valid)
+    layer.update(*more)
+    found = layer.attend(query, 0.3, there)
+    key, value = torch.cat([key, more[0]], 2), torch.cat([value, more[1]], 2)
+    held = torch.cat([chosen, there[:, None].expand(2, 2, 4)], dim=-1).repeat_interleave(3, 1)
+    causal = torch.arange(16) <= 12 + torch.arange(4)[:, None]
+    expected = dense(query, key, value, causal & held[:, :, None]).transpose(1, 2)
+    assert torch.allclose(found[there], expected[there], atol=1e-5)
+    assert found.isfinite().all()
+
+
+def test_padding_in_front_of_everything_gives_numbers() -> None:
+    layer = RaggedLayer()
+    layer.compress(*states(3, 0), torch.zeros(2, 2, 3, dtype=torch.bool))
+    query, more = torch.randn(2, 4, 2, 8, generator=torch.Generator().manual_seed(5)), states(2, 1)
+    layer.update(*more)
+    found = layer.attend(query, 0.3, torch.tensor([[True, True], [False, True]]))
+    assert found.isfinite().all()
+    assert torch.allclose(found[1, 1], more[1][1, :, 1].repeat_interleave(2, 0), atol=1e-6)
 
 
 def test_a_sliding_layer_drops_what_its_window_has_passed_and_gives_back_a_little() -> None:

@@ -9,26 +9,45 @@ import pytest
 
 from headscope.kernels.append import append_kernel
 from headscope.kernels.backend import INTERPRETED, power_of_2, triton
-from headscope.kernels.decode import combine_kernel, share_kernel, tuning
+from headscope.kernels.decode import share_kernel, tuning
 from headscope.kernels.gather import pack_kernel
+from headscope.kernels.linear import linear_kernel
+from headscope.kernels.linear import tuning as linear_tuning
+from headscope.kernels.rotate import rotate_kernel
+from headscope.kernels.shares import combine_kernel
 
 pytestmark = pytest.mark.skipif(triton is None or INTERPRETED, reason="needs Triton's compiler, not its interpreter")
 
 SHARED_BYTES = 227 * 1024  # that one program may take on an H200
 TYPES = {"starts": "*i64", "ends": "*i64", "positions": "*i64", "lengths": "*i32", "part": "*fp32", "part_lse": "*fp32"}
-NUMBERS = {"scale": "fp32", "lse": "*fp32"}
-TENSORS = ("query", "key", "value", "output", "source_key", "source_value", "new_key", "new_value")
+NUMBERS = {"scale": "fp32", "lse": "*fp32", "eps": "fp32"}
+NUMBERS |= dict.fromkeys(("squares", "new_squares", "partial", "frequencies"), "*fp32") | {"arrived": "*i32"}
+TENSORS = ("query", "key", "value", "output", "source_key", "source_value", "new_key", "new_value", "x", "gain")
+TENSORS += (
+    "weight",
+    "weight_1",
+    "weight_2",
+    "bias",
+    "bias_1",
+    "bias_2",
+    "residual",
+    "states",
+    "query_gain",
+    "key_gain",
+)
+EVEN = ("inputs", "outputs", "outputs_1", "outputs_2", "columns")  # widths of models, all multiples of 16
 FORMS = [(1, 32, "bf16"), (7, 64, "bf16"), (7, 80, "fp16"), (4, 96, "bf16"), (16, 128, "bf16"), (1, 128, "fp32")]
 
 
 def compiled(kernel: Any, dtype: str, warps: int = 4, **constants: Any) -> Any:
-    """Compile a kernel as it is launched: tensors from aligned addresses, all else of any value."""
+    """Compile a kernel as it is launched: aligned addresses and widths, all else of any value."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     types = {**TYPES, **NUMBERS, **dict.fromkeys(TENSORS, f"*{dtype}"), **dict.fromkeys(constants, "constexpr")}
     signature = {name: types.get(name, "i32") for name in kernel.arg_names}
-    aligned = {(place,): [["tt.divisibility", 16]] for place, kind in enumerate(signature.values()) if kind[0] == "*"}
+    even = [kind[0] == "*" or name in EVEN for name, kind in signature.items()]
+    aligned = {(place,): [["tt.divisibility", 16]] for place, is_even in enumerate(even) if is_even}
     source = ASTSource(kernel, signature, constants, aligned)
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
 
@@ -43,10 +62,11 @@ def test_decode_compiles_and_loads_16_bytes_at_a_time_ahead_of_use(group: int, d
 
     tuned, dims = tuning(dim), power_of_2(dim)
     tile = tuned.tile(dims, 4 if dtype == "fp32" else 2)
-    shape = {"GROUP": group, "DIM": dim, "TILE": tile, "BLOCK": 128, "INTERPRETED": False}
+    shape = {"GROUP": group, "DIM": dim, "TILE": tile, "BLOCK": 128, "OVERLAP": True, "INTERPRETED": False}
     share = compiled(share_kernel, dtype, tuned.warps, **shape, ROWS=16, DIMS=dims, STAGES=tuned.stages)
     assert "cp.async.cg.shared.global" in share.asm["ptx"]  # only these are 16 bytes wide
     assert share.metadata.shared <= SHARED_BYTES
+    del shape["GROUP"]
     assert compiled(combine_kernel, dtype, **shape, COLUMNS=32, PARTS=64).asm["cubin"]
 
 
@@ -57,3 +77,21 @@ def test_pack_and_append_compile(dim: int) -> None:
     assert compiled(pack_kernel, "bf16", **shape, TILE=32, STEPS=6).asm["cubin"]
     assert compiled(append_kernel, "bf16", 1, **shape, TILE=1).asm["cubin"]
     assert compiled(append_kernel, "bf16", **shape, TILE=8).asm["cubin"]
+
+
+@pytest.mark.parametrize("rows", [1, 16, 32])
+@pytest.mark.parametrize("kind", ["project", "gate_up", "add"])
+def test_projections_compile_and_load_16_bytes_at_a_time(kind: str, rows: int) -> None:
+    weights = {"project": 3, "gate_up": 2, "add": 1}[kind]
+    tuned = linear_tuning(rows, kind, 10**8)
+    shape = {"NORM": kind != "add", "KIND": kind, "BIAS": kind == "project", "WEIGHTS": weights, "ROWS": rows}
+    shape |= {"OUT": tuned.out, "IN": tuned.inputs, "SPLIT": True, "PARTS": 256, "STAGES": tuned.stages}
+    found = compiled(linear_kernel, "bf16", tuned.warps, **shape, OVERLAP=True, AHEAD=tuned.ahead, INTERPRETED=False)
+    assert ".v4" in found.asm["ptx"] or "cp.async.cg.shared.global" in found.asm["ptx"]
+    assert "griddepcontrol.wait" in found.asm["ptx"] and found.metadata.shared <= SHARED_BYTES
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_rotate_compiles(norm: bool) -> None:
+    shape = {"NORM": norm, "DIM": 80, "HALVES": 64, "OVERLAP": True, "INTERPRETED": False}
+    assert compiled(rotate_kernel, "bf16", 1, **shape).asm["cubin"]

@@ -56,16 +56,12 @@ def test_three_weights_side_by_side(
     norm = norm_of(x) if with_norm else None
     biases = [normal(weight.shape[0], dtype=dtype, device=device, seed=3) for weight in weights]
     exact = project_reference(x.float(), [w.float() for w in weights], [b.float() for b in biases], wide(norm))
-    as_exact_as_pytorch(
-        project(x, weights, biases, norm), project_reference(x, weights, biases, norm), exact
-    )
+    as_exact_as_pytorch(project(x, weights, biases, norm), project_reference(x, weights, biases, norm), exact)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), SHAPES)
-def test_gate_and_up_meet_in_one_kernel(
-    rows: int, inputs: int, outputs: int, dtype: torch.dtype, device: str
-) -> None:
+def test_gate_and_up_meet_in_one_kernel(rows: int, inputs: int, outputs: int, dtype: torch.dtype, device: str) -> None:
     x, gate = drawn(rows, inputs, [outputs], dtype, device)
     up, norm = gate.flip(0).contiguous(), norm_of(x)
     exact = gate_up_reference(x.float(), gate.float(), up.float(), (None, None), wide(norm))

@@ -53,9 +53,7 @@ def test_keys_and_values_stand_in_the_last_slots() -> None:
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("new", [1, 3])
 @pytest.mark.parametrize(("dim", "dtype"), [(32, torch.float32), (80, torch.bfloat16), (128, torch.float16)])
-def test_the_kernel_rotates_as_the_reference(
-    dim: int, dtype: torch.dtype, new: int, norm: bool, device: str
-) -> None:
+def test_the_kernel_rotates_as_the_reference(dim: int, dtype: torch.dtype, new: int, norm: bool, device: str) -> None:
     packed = normal(2, new, (HEADS + 2 * KVS) * dim, dtype=dtype, device=device)
     positions = torch.tensor([[7], [70001]], device=device) + torch.arange(new, device=device)
     turning, ends = rotary(dim, norm, dtype, device), []
