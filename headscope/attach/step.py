@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headscope.attach.plan import Plan
 from headscope.cache import RaggedLayer
-from headscope.select import Prompt, Selection, importances
+from headscope.select import SELECTIONS, Prompt, Selection, importances
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Step:
         prompt = self._prompt(layer, index, query[:, :, : query.shape[2] - after], key[:, :, : self.end], scaling)
         if self.policy.offload:
             layer.dense_copy = (key[:, :, : self.end].to("cpu"), value[:, :, : self.end].to("cpu"))
-        layer.compress(prompt.key, value[:, :, : self.end], self._chosen(prompt))
+        layer.compress(prompt.key, value[:, :, : self.end], *self._chosen(prompt))
         if after:
             layer.extend(key[:, :, self.end :], value[:, :, self.end :])
 
@@ -76,20 +76,25 @@ class Step:
         visual = None if self.visual is None else self.visual[:, : self.end].to(key.device)
         return Prompt(query, key, scaling, valid, visual, index, layer.sliding_window)
 
-    def _chosen(self, prompt: Prompt) -> Tensor:
-        """Give the tokens to keep, bool [row, kv, token]: as many as the plan says, or all of a short prompt."""
+    def _chosen(self, prompt: Prompt) -> tuple[Tensor, int]:
+        """Give the tokens to keep, bool [row, kv, token]: as many as the plan says, or all of a short prompt.
+
+        Gives their number as well.
+        """
         kept = self.policy.plan.kept(prompt.layer, self.prompts, lambda: self._importances(prompt))
         there = torch.tensor(self._there(prompt))
         kept = kept.minimum(there[:, None])
         if bool((kept == there[:, None]).all()):
-            return prompt.there[:, None].expand(-1, prompt.kv_heads, -1)
+            return prompt.there[:, None].expand(-1, prompt.kv_heads, -1), int(kept.sum())
         chosen = self.policy.select(prompt, kept.to(prompt.key.device))
+        if getattr(self.policy.select, "func", None) in SELECTIONS.values():
+            return chosen, int(kept.sum())  # as many as asked: no need to wait for the device to count them
         found = chosen.sum(-1).cpu()
         if chosen.dtype != torch.bool or found.shape != kept.shape or bool((found != kept).any()):
             raise ValueError(
                 f"`select` must choose {kept.tolist()} tokens of layer {prompt.layer} [row, kv], got {found.tolist()}"
             )
-        return chosen
+        return chosen, int(kept.sum())
 
     def _there(self, prompt: Prompt) -> Sequence[int]:
         """Count the tokens of each row that a layer may keep."""

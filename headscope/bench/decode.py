@@ -102,11 +102,8 @@ def stock_step(rig: Rig, batch: int, context: int, repeats: int = 7) -> Row:
     shape, dtype = rig.shape, rig.step.stack.embedding.dtype
     cache = DynamicCache()
     for layer in range(shape.layers):
-        states = [
-            torch.empty(batch, shape.kv_heads, context, shape.head_dim, device=DEVICE, dtype=dtype).normal_()
-            for _ in "kv"
-        ]
-        cache.update(*states, layer)
+        key = torch.empty(batch, shape.kv_heads, context, shape.head_dim, device=DEVICE, dtype=dtype).normal_()
+        cache.update(key, torch.empty_like(key).normal_(), layer)
     text: Any = rig.model
     name = "cache" if "cache" in text.forward.__code__.co_varnames else "past_key_values"
     ids, times = torch.ones(batch, 1, dtype=torch.int64, device=DEVICE), []

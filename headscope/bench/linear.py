@@ -79,7 +79,7 @@ class Case:
         if self.kind == "project":
             return project_reference(x, weights, [None] * 3, norm)
         if self.kind == "gate_up":
-            return gate_up_reference(x, *weights, [None] * 2, norm)
+            return gate_up_reference(x, weights[0], weights[1], [None] * 2, norm)
         add_project_reference(x, weights[0], None, residual)
         return residual
 
@@ -126,7 +126,7 @@ def measure(copy: float) -> Rows:
         yield {"shape": name, "kind": "layer", "rows": rows, **whole}
 
 
-def _speeds(weight_bytes: int, ours: float, theirs: float, copy: float) -> dict[str, Any]:
+def _speeds(weight_bytes: float, ours: float, theirs: float, copy: float) -> dict[str, Any]:
     return {
         "tb_per_s": round(weight_bytes / ours / 1e9, 3),
         "of_copy": round(weight_bytes / ours / 1e9 / copy, 3),
@@ -135,8 +135,8 @@ def _speeds(weight_bytes: int, ours: float, theirs: float, copy: float) -> dict[
 
 
 VECTORS = [
-    Tuning(*shape, programs, ahead)
-    for *shape, programs in [
+    Tuning(out, inputs, warps, stages, programs, ahead)
+    for out, inputs, warps, stages, programs in [
         (4, 512, 4, 1, 4), (4, 512, 4, 1, 8), (8, 512, 4, 1, 4), (4, 512, 4, 3, 4), (4, 512, 2, 3, 4),
         (2, 1024, 4, 1, 4),
         (8, 512, 4, 3, 4), (8, 512, 4, 3, 8), (16, 256, 4, 3, 4), (16, 256, 4, 4, 4), (4, 1024, 4, 1, 4),
@@ -145,8 +145,8 @@ VECTORS = [
     for ahead in (0, 1, 4)
 ]  # fmt: skip
 MATRICES = [
-    Tuning(*shape, programs, ahead)
-    for *shape, programs in [
+    Tuning(out, inputs, warps, stages, programs, ahead)
+    for out, inputs, warps, stages, programs in [
         (32, 128, 2, 4, 2), (32, 128, 2, 4, 3), (32, 128, 2, 5, 3), (32, 256, 4, 3, 2), (16, 128, 2, 5, 3),
         (64, 128, 4, 3, 2),
         (32, 64, 2, 6, 3), (64, 64, 4, 5, 2), (32, 128, 4, 4, 3),
@@ -154,8 +154,8 @@ MATRICES = [
     for ahead in (0, 4)
 ]  # fmt: skip
 WIDE = [
-    Tuning(*shape, programs)
-    for *shape, programs in [
+    Tuning(out, inputs, warps, stages, programs)
+    for out, inputs, warps, stages, programs in [
         (64, 64, 4, 4, 2), (64, 128, 4, 3, 2), (128, 64, 4, 4, 1), (128, 64, 8, 4, 1), (64, 64, 4, 5, 3),
         (128, 128, 8, 3, 1),
         (32, 128, 4, 4, 3), (64, 64, 8, 4, 2), (128, 32, 4, 5, 2),

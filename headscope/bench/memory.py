@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +63,13 @@ def _cell(model: Any, cell: Row, budgets: Sequence[int]) -> Iterator[Row]:
     context = cell["context"]
     yield cell | {"run": "transformers"} | answer(model, context, nullcontext)
     full = full_budget(model, context)
-    yield cell | {"run": "full"} | answer(model, context, lambda: hs.compress(model, full))
+    yield cell | {"run": "full"} | answer(model, context, partial(hs.compress, model, full))
     yield cell | {"run": "prefill"} | prefill(model, context, nullcontext)
     for per_head in budgets:
         kept = uneven_budget(model, context, per_head)
         row = cell | {"budget": per_head}
-        yield row | {"run": "budget"} | answer(model, context, lambda kept=kept: hs.compress(model, kept))
-        yield (
-            row | {"run": "prefill"} | prefill(model, context, lambda kept=kept: hs.compress(model, kept, pieces=False))
-        )
+        yield row | {"run": "budget"} | answer(model, context, partial(hs.compress, model, kept))
+        yield (row | {"run": "prefill"} | prefill(model, context, partial(hs.compress, model, kept, pieces=False)))
 
 
 def full_budget(model: Any, context: int) -> Budget:
@@ -111,7 +110,10 @@ class Clock:
 def answer(model: Any, context: int, block: Callable[[], AbstractContextManager[Any]]) -> Row:
     """Answer twice, the second time measured: peak and final memory, the first token's time, the others' median."""
     ids = prompt(model, context)
+    cache: Any = None
+    found: Any = None
     for _ in range(2):
+        del cache, found
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         clock = Clock()
@@ -122,7 +124,7 @@ def answer(model: Any, context: int, block: Callable[[], AbstractContextManager[
             )  # fmt: skip
             torch.cuda.synchronize()
             steady, peak = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()
-        cache: Any = getattr(found, "cache", None) or found.past_key_values
+        cache = getattr(found, "cache", None) or found.past_key_values
     steps = [later - before for before, later in zip(clock.times[1:-1], clock.times[2:], strict=True)]
     kept = cache.kv_bytes if isinstance(cache, RaggedCache) else _dense_bytes(cache)
     return {

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from headscope.accounting import load_config
 from headscope.accounting.config import load_config
 
 

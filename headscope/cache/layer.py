@@ -11,6 +11,7 @@ from transformers.cache_utils import CacheLayerMixin
 from headscope.cache.segments import Segments
 from headscope.cache.tokens import Tokens
 from headscope.kernels import ragged_decode, ragged_verify
+from headscope.kernels.segments import chosen_positions
 
 MARGIN = 64  # tokens that a sliding window has passed and that are still held, so that `crop` can take back as many
 
@@ -151,9 +152,12 @@ class RaggedLayer(CacheLayerMixin):
         before = query[:, :, :0] if self.queries is None else self.queries
         self.waiting, self.queries = (key, value), torch.cat([before, query], dim=2)[:, :, -last:].contiguous()
 
-    def compress(self, key: Tensor, value: Tensor, chosen: Tensor) -> None:
-        """Keep the chosen tokens, bool [row, kv, token], of the whole prompt's dense keys and values."""
-        positions = chosen.nonzero()[:, 2]
+    def compress(self, key: Tensor, value: Tensor, chosen: Tensor, total: int | None = None) -> None:
+        """Keep the chosen tokens, bool [row, kv, token], of the whole prompt's dense keys and values.
+
+        total: how many are chosen in all; None: the device is asked, and waited for.
+        """
+        positions = chosen_positions(chosen, int(chosen.sum()) if total is None else total)
         lengths = chosen.sum(-1, dtype=torch.int32)
         length = key.shape[2]
         self.is_initialized = True

@@ -95,8 +95,13 @@ def _known(config: Any) -> bool:
 
 
 def _untouched(module: nn.Module) -> bool:
-    """Tell whether nobody has hung a hook on a module, or put a forward of their own before that of its class."""
-    return not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+    """Tell whether nobody has hung a hook on a module, or put a forward of their own before that of its class.
+
+    The hooks that transformers leaves behind to record hidden states only look.
+    """
+    hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    others = [hook for hook in hooks if getattr(hook, "__module__", "") != "transformers.utils.output_capturing"]
+    return not others and "forward" not in vars(module)
 
 
 def _plain(head: Any, embedding: Any) -> bool:

@@ -42,6 +42,17 @@ def segment_slots(starts: torch.Tensor, counts: torch.Tensor, total: int) -> tup
     return segment, starts.flatten()[segment] + within
 
 
+def chosen_positions(chosen: torch.Tensor, total: int) -> torch.Tensor:
+    """List the chosen tokens of each segment one after another: bool [row, kv, token] -> int64 [total].
+
+    total: how many are chosen in all (given, so that nothing waits for the device).
+    """
+    flat = chosen.flatten()
+    tokens = torch.arange(chosen.shape[2], device=chosen.device).expand(chosen.shape).flatten()
+    place = torch.where(flat, flat.cumsum(0) - 1, total)
+    return tokens.new_empty(total + 1).scatter_(0, place, tokens)[:total]
+
+
 def check_tokens(key: torch.Tensor, lengths: torch.Tensor, **given: torch.Tensor) -> None:
     """Check dense keys and values by name: [row, kv, token, dim] in the buffers' dtype; ValueError."""
     for name, dense in given.items():

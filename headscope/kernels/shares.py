@@ -11,10 +11,21 @@ from typing import no_type_check
 
 import torch
 
-from headscope.kernels.backend import INTERPRETED, await_previous, early, jit, narrow, overlaps, power_of_2, tl
+from headscope.kernels.backend import (
+    INTERPRETED,
+    await_previous,
+    early,
+    jit,
+    multiprocessors,
+    narrow,
+    overlaps,
+    power_of_2,
+    tl,
+)
 
 LOG2_E = 1.4426950408889634
 BLOCK = 1024  # most lengths that a program reads at a time
+FEW = 512  # numbers of the output per multiprocessor; for fewer, programs that combine parts are cut smaller
 
 
 @jit
@@ -26,6 +37,20 @@ def count_tiles(lengths, segments, TILE: tl.constexpr, BLOCK: tl.constexpr):
         at = first + tl.arange(0, BLOCK)
         tiles += tl.cdiv(tl.load(lengths + at, mask=at < segments, other=0), TILE)
     return tl.sum(tiles)
+
+
+@jit
+@no_type_check
+def count_before(lengths, segment, segments, TILE: tl.constexpr, BLOCK: tl.constexpr):
+    """Count the key tiles of the segments before one, and those of all segments."""
+    before = tl.zeros([BLOCK], tl.int32)
+    total = tl.zeros([BLOCK], tl.int32)
+    for first in range(0, segments, BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        tiles = tl.cdiv(tl.load(lengths + at, mask=at < segments, other=0), TILE)
+        before += tl.where(at < segment, tiles, 0)
+        total += tiles
+    return tl.sum(before), tl.sum(total)
 
 
 @jit
@@ -95,10 +120,10 @@ def combine_kernel(
     segment = tl.program_id(0) // pairs
     pair = tl.program_id(0) % pairs
     dim = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    total = tl.maximum(count_tiles(lengths, segments, TILE, BLOCK), 1)
-    used = tl.minimum(shares, total).to(tl.int64)
-    before = count_tiles(lengths, segment, TILE, BLOCK)
     tiles = tl.cdiv(tl.load(lengths + segment), TILE)
+    before, total = count_before(lengths, segment, segments, TILE, BLOCK)
+    total = tl.maximum(total, 1)
+    used = tl.minimum(shares, total).to(tl.int64)
     first = ((before + 1) * used - 1) // total  # the share that holds the segment's first tile
     last = tl.where(tiles > 0, ((before + tiles) * used - 1) // total, first - 1)
     await_previous(OVERLAP)
@@ -141,7 +166,9 @@ def combine(
     A pair is a head of the segment's group and a query. tile, block: those of the kernel that made the parts.
     """
     pairs, dim = part.shape[1:]
-    segments, columns = lengths.numel(), min(32, power_of_2(dim, 16))
+    segments, dims = lengths.numel(), power_of_2(dim, 16)
+    few = segments * pairs * dims <= FEW * multiprocessors(part.device)
+    columns = min(32 if few else 128, dims)
     overlap = overlaps(part.device)
     combine_kernel[(segments * pairs, -(-dim // columns))](
         part,
@@ -156,9 +183,9 @@ def combine(
         COLUMNS=columns,
         TILE=tile,
         BLOCK=block,
-        PARTS=64,
+        PARTS=64 if few else 16,
         OVERLAP=overlap,
         INTERPRETED=INTERPRETED,
-        num_warps=4,
+        num_warps=4 if few else 2,
         **early(overlap),
     )

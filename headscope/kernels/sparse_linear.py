@@ -93,14 +93,14 @@ def sparse_kernel(
     outputs_1,
     outputs_2,
     parts,
-    span,
     eps,
     NORM: tl.constexpr,
     WEIGHTS: tl.constexpr,
     ROWS: tl.constexpr,
     OUT: tl.constexpr,
     TOGETHER: tl.constexpr,
-    WARPS: tl.constexpr,
+    WORDS: tl.constexpr,
+    STAGES: tl.constexpr,
     PARTS: tl.constexpr,
     EARLY: tl.constexpr,
     INTERPRETED: tl.constexpr,
@@ -142,49 +142,48 @@ def sparse_kernel(
         square = tl.sum(tl.load(squares + row[:, None] * parts + each, mask=known, other=0.0), 1)
         scale = tl.rsqrt(square / inputs + eps)
     bit = tl.arange(0, 32)[None, :]
-    warp = tl.arange(0, WARPS)
-    slot = tl.arange(0, TOGETHER)[:, None]
+    word = part * (32 * WORDS) + 32 * tl.arange(0, WORDS)
+    active = tl.zeros([WORDS, 32], tl.int32)
+    for each_row in tl.static_range(ROWS):
+        own_scale = tl.sum(tl.where(row == each_row, scale, 0.0), 0)
+        at = word[:, None] + bit
+        inside = (at < inputs) & (each_row < rows)
+        values = load_inputs(x + each_row * inputs, gain, own_scale, at, inside, NORM, INTERPRETED)
+        active |= (inside & ((tl.abs(values) <= threshold) == 0)).to(tl.int32)  # not a number: active
+    words = tl.sum(active << bit, 1)
+    batches = tl.sum(tl.maximum((tl.sum(active, 1) + TOGETHER - 1) // TOGETHER, 1), 0)
+    slot = tl.arange(0, TOGETHER)
     column = local * OUT + tl.arange(0, OUT)
-    there = (column < outputs)[None, None, :]
-    total = tl.zeros([ROWS, WARPS, OUT], tl.float32)
-    for first in range(part * span, tl.minimum((part + 1) * span, inputs), 32 * WARPS):
-        word = first + 32 * warp
-        active = tl.zeros([WARPS, 32], tl.int32)
+    there = (column < outputs)[None, :]
+    total = tl.zeros([ROWS, OUT], tl.float32)
+    at_word = tl.min(word, 0) - 32
+    bits = at_word * 0
+    for _ in tl.range(0, batches, num_stages=STAGES):
+        if bits == 0:
+            at_word += 32
+            bits = tl.sum(tl.where(word == at_word, words, 0), 0)
+        channel = tl.full([TOGETHER], -1, tl.int32)
+        for each_slot in tl.static_range(TOGETHER):
+            lowest = bits & -bits
+            exponent = lowest.to(tl.uint32, bitcast=True).to(tl.float32).to(tl.int32, bitcast=True) >> 23
+            channel = tl.where((slot == each_slot) & (lowest != 0), at_word + exponent - 127, channel)
+            bits ^= lowest
+        found = channel >= 0
+        own = tl.load(
+            weight + channel.to(tl.int64)[:, None] * outputs + column[None, :],
+            mask=found[:, None] & there,
+            other=0.0,
+            eviction_policy="evict_first",
+        ).to(tl.float32)
         for each_row in tl.static_range(ROWS):
             own_scale = tl.sum(tl.where(row == each_row, scale, 0.0), 0)
-            at = word[:, None] + bit
-            inside = (at < inputs) & (each_row < rows)
-            values = load_inputs(x + each_row * inputs, gain, own_scale, at, inside, NORM, INTERPRETED)
-            active |= (inside & ((tl.abs(values) <= threshold) == 0)).to(tl.int32)  # not a number: active
-        bits = tl.sum(active << bit, 1)
-        most = tl.max(tl.sum(active, 1), 0)
-        for _ in range(0, most, TOGETHER):
-            channel = tl.full([TOGETHER, WARPS], -1, tl.int32)
-            for each_slot in tl.static_range(TOGETHER):
-                lowest = bits & -bits
-                exponent = lowest.to(tl.uint32, bitcast=True).to(tl.float32).to(tl.int32, bitcast=True) >> 23
-                this = (slot == each_slot) & (lowest != 0)[None, :]
-                channel = tl.where(this, (word + exponent - 127)[None, :], channel)
-                bits ^= lowest
-            found = channel >= 0
-            own = tl.load(
-                weight + channel.to(tl.int64)[:, :, None] * outputs + column[None, None, :],
-                mask=found[:, :, None] & there,
-                other=0.0,
-                eviction_policy="evict_first",
-            ).to(tl.float32)
-            for each_row in tl.static_range(ROWS):
-                own_scale = tl.sum(tl.where(row == each_row, scale, 0.0), 0)
-                mine = found & (each_row < rows)
-                input = load_inputs(x + each_row * inputs, gain, own_scale, channel, mine, NORM, INTERPRETED)
-                input = tl.where(tl.abs(input) <= threshold, 0.0, input)
-                sums = tl.sum(input[:, :, None] * own, 0)[None, :, :]
-                if ROWS == 1:
-                    total += sums
-                else:
-                    total += tl.where((row == each_row)[:, None, None], sums, 0.0)
+            mine = found & (each_row < rows)
+            input = load_inputs(x + each_row * inputs, gain, own_scale, channel, mine, NORM, INTERPRETED)
+            input = tl.where(tl.abs(input) <= threshold, 0.0, input)
+            sums = tl.sum(input[:, None] * own, 0)[None, :]
+            total += tl.where((row == each_row)[:, None], sums, 0.0)
     to = partial + (part * rows + row[:, None]) * columns + before + column[None, :]
-    tl.store(to, tl.sum(total, 1), mask=(row < rows)[:, None] & (column < outputs)[None, :])
+    tl.store(to, total, mask=(row < rows)[:, None] & there)
 
 
 @jit
@@ -257,14 +256,14 @@ def finish_kernel(
 class Tuning:
     """How a sparse projection runs.
 
-    span: inputs of a program, a multiple of 32 for each warp. together: inputs whose weights a warp has in flight at
-    once. finish: outputs that a program of the second kernel finishes. early: kernels are launched while the one before
+    words: of 32 inputs, that a program goes through; a power of 2. together: inputs whose weights it loads at once.
+    stages: such loads that are in flight at once. finish: outputs that a program of the second kernel finishes. early: kernels are launched while the one before
     still runs, and wait for it (programmatic dependent launch).
     """
 
-    span: int = 128
+    words: int = 2
     together: int = 8
-    warps: int = 4
+    stages: int = 1
     finish: int = 32
     early: bool = False
 
@@ -288,7 +287,7 @@ def launch(
     rows, inputs = x.shape
     counts = [weight.shape[0] for weight in weights]
     tuned = tuned or tuning(rows, inputs, sum(counts))
-    split = -(-inputs // tuned.span)
+    split = -(-inputs // (32 * tuned.words))
     wide = counts[0] if kind == "gate_up" else sum(counts)
     partial = x.new_empty(split, rows, sum(counts), dtype=torch.float32)
     output = x.new_empty(rows, wide) if residual is None else residual
@@ -310,18 +309,18 @@ def launch(
             inputs,
             *sizes,
             0 if norm is None else norm.squares.shape[1],
-            tuned.span,
             0.0 if norm is None else norm.eps,
             NORM=norm is not None,
             WEIGHTS=len(counts),
             ROWS=power_of_2(rows),
             OUT=OUT,
             TOGETHER=tuned.together,
-            WARPS=tuned.warps,
+            WORDS=tuned.words,
+            STAGES=tuned.stages,
             PARTS=1 if norm is None else power_of_2(norm.squares.shape[1]),
             EARLY=tuned.early,
             INTERPRETED=INTERPRETED,
-            num_warps=tuned.warps,
+            num_warps=1,
             **early,
         )
         finish_kernel[(finishing, rows)](

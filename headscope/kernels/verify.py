@@ -11,10 +11,22 @@ from typing import no_type_check
 
 import torch
 
-from headscope.kernels.backend import INTERPRETED, add_product, jit, multiprocessors, narrow, on_triton, power_of_2, tl
+from headscope.kernels.backend import (
+    INTERPRETED,
+    add_product,
+    await_previous,
+    early,
+    jit,
+    multiprocessors,
+    narrow,
+    on_triton,
+    overlaps,
+    power_of_2,
+    tl,
+)
 from headscope.kernels.decode import ragged_decode
 from headscope.kernels.segments import check_segments
-from headscope.kernels.shares import BLOCK, LOG2_E, combine, find_share, find_tile, load_rows
+from headscope.kernels.shares import BLOCK, LOG2_E, combine, find_share, find_tile
 
 CHUNK_BYTES = 64 * 2**20  # of fp32 scores that the reference holds at a time
 WAVES = 4  # of programs, where there are several tiles of rows: their work is uneven
@@ -38,7 +50,9 @@ def reference(
     values = value[slots].float().masked_fill(~there[..., None], 0)[:, :, None]
     grouped = query.view(row, kv, head // kv, new, dim)
     outputs, lses = [], []
-    for at in torch.arange(new, device=query.device).split(max(1, CHUNK_BYTES // (4 * row * head * max(1, len(token))))):
+    for at in torch.arange(new, device=query.device).split(
+        max(1, CHUNK_BYTES // (4 * row * head * max(1, len(token))))
+    ):
         seen = lengths[..., None] - (new - 1 - at)
         hidden = (token >= seen[..., None])[:, :, None]
         scores = (grouped[:, :, :, at].float() @ keys * scaling).masked_fill(hidden, -torch.inf)
@@ -51,28 +65,46 @@ def reference(
 
 @jit
 @no_type_check
-def load_tile(pointer, left, DIM: tl.constexpr, DIMS: tl.constexpr, TILE: tl.constexpr, WHOLE: tl.constexpr):
-    """Load a tile of TILE rows of DIM numbers, the first `left` of them unless it is a whole one."""
-    token = tl.arange(0, TILE)
+def load_tile(pointer, there, STRIDE: tl.constexpr, DIM: tl.constexpr, DIMS: tl.constexpr, WHOLE: tl.constexpr):
+    """Load a tile of rows, DIM of a row's STRIDE numbers; zeros for rows that are not there, unless all are."""
+    token = tl.arange(0, there.shape[0])
     dim = tl.arange(0, DIMS)
-    place = pointer + token[:, None] * DIM + dim[None, :]
+    place = pointer + token[:, None] * STRIDE + dim[None, :]
     if WHOLE:
         if DIM == DIMS:
             return tl.load(place)
         else:
             return tl.load(place, mask=(dim < DIM)[None, :], other=0.0)
+    elif DIM == DIMS:
+        return tl.load(place, mask=there[:, None], other=0.0)
     else:
-        return load_rows(pointer, token, token < left, DIM, DIMS)
+        return tl.load(place, mask=there[:, None] & (dim < DIM)[None, :], other=0.0)
 
 
 @jit
 @no_type_check
 def attend(
-    queries, keys, values, seen, top, total_weight, mean, scale, WHOLE: tl.constexpr, INTERPRETED: tl.constexpr
+    queries,
+    queries_rest,
+    keys,
+    keys_rest,
+    values,
+    values_rest,
+    seen,
+    top,
+    total_weight,
+    mean,
+    mean_rest,
+    scale,
+    REST: tl.constexpr,
+    WHOLE: tl.constexpr,
+    INTERPRETED: tl.constexpr,
 ):
     """Attend with some rows of queries to a tile of keys; of one that is not whole, a row sees the first `seen`."""
     scores = tl.zeros([queries.shape[0], keys.shape[0]], tl.float32)
     scores = add_product(scores, queries, tl.trans(keys), INTERPRETED)
+    if REST:
+        scores = add_product(scores, queries_rest, tl.trans(keys_rest), INTERPRETED)
     if not WHOLE:
         scores = tl.where(tl.arange(0, keys.shape[0])[None, :] < seen[:, None], scores, float("-inf"))
     highest = tl.maximum(top, tl.max(scores, 1))
@@ -82,42 +114,19 @@ def attend(
     fade = tl.exp2((top - steady) * scale)
     weights = tl.exp2(scores * scale - (steady * scale)[:, None])
     total_weight = total_weight * fade + tl.sum(weights, 1)
-    mean = add_product(mean * fade[:, None], narrow(weights, values.dtype, INTERPRETED), values, INTERPRETED)
-    return highest, total_weight, mean
+    weights = narrow(weights, values.dtype, INTERPRETED)
+    mean = add_product(mean * fade[:, None], weights, values, INTERPRETED)
+    if REST:
+        mean_rest = add_product(mean_rest * fade[:, None], weights, values_rest, INTERPRETED)
+    return highest, total_weight, mean, mean_rest
 
 
 @jit
 @no_type_check
-def attend_flipped(
-    queries, keys, values, seen, top, total_weight, mean, scale, WHOLE: tl.constexpr, INTERPRETED: tl.constexpr
-):
-    scores = tl.zeros([keys.shape[0], queries.shape[0]], tl.float32)
-    scores = add_product(scores, keys, tl.trans(queries), INTERPRETED)
-    if not WHOLE:
-        scores = tl.where(tl.arange(0, keys.shape[0])[:, None] < seen[None, :], scores, float("-inf"))
-    highest = tl.maximum(top, tl.max(scores, 0))
-    steady = highest
-    if not WHOLE:
-        steady = tl.where(highest == float("-inf"), 0.0, highest)  # a row that has seen nothing so far
-    fade = tl.exp2((top - steady) * scale)
-    weights = tl.exp2(scores * scale - (steady * scale)[None, :])
-    total_weight = total_weight * fade + tl.sum(weights, 0)
-    mean = add_product(mean * fade[None, :], tl.trans(values), narrow(weights, values.dtype, INTERPRETED), INTERPRETED)
-    return highest, total_weight, mean
-
-
-@jit
-@no_type_check
-def store_part(part, part_lse, first, pair, pairs, top, total_weight, mean, scale, DIM: tl.constexpr):
-    """Store a partial result: the mean, and the base-2 LSE."""
+def store_part(part, there, mean, DIM: tl.constexpr, STRIDE: tl.constexpr):
+    """Store DIM columns of a partial result."""
     dim = tl.arange(0, mean.shape[1])
-    there = pair < pairs
-    total_weight = tl.where(total_weight == 0, 1.0, total_weight)  # a row that sees nothing: zeros and -inf
-    mean = mean / total_weight[:, None]
-    tl.store(
-        part + (first + pair)[:, None] * DIM + dim[None, :], mean, mask=there[:, None] & (dim < DIM)[None, :]
-    )
-    tl.store(part_lse + first + pair, top * scale + tl.log2(total_weight), mask=there)
+    tl.store(part[:, None] + dim[None, :], mean, mask=there[:, None] & (dim < DIM)[None, :])
 
 
 @jit
@@ -136,28 +145,26 @@ def share_kernel(
     pairs,
     span,
     DIM: tl.constexpr,
-    DIMS: tl.constexpr,
-    FIRST: tl.constexpr,
-    SECOND: tl.constexpr,
+    MAIN: tl.constexpr,
+    REST: tl.constexpr,
+    ROWS: tl.constexpr,
     TILE: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
-    FLIP: tl.constexpr,
     PEEL: tl.constexpr,
+    OVERLAP: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):
-    """Attend with FIRST + SECOND pairs of each segment, (head of its group, query), to one share of the key tiles.
-
-    The rows stand in one block or in two, each a matrix product of its own: 64 + 16 rows are not padded to 128.
-    """
-    pair = tl.program_id(0) * (FIRST + SECOND) + tl.arange(0, FIRST)
-    other = tl.program_id(0) * (FIRST + SECOND) + FIRST + tl.arange(0, SECOND if SECOND else 1)
-    lowest = tl.min(tl.where(pair < pairs, pair % span, span - 1))
-    highest = tl.max(tl.where(pair < pairs, pair % span, 0))
-    if SECOND:
-        lowest = tl.minimum(lowest, tl.min(tl.where(other < pairs, other % span, span - 1)))
-        highest = tl.maximum(highest, tl.max(tl.where(other < pairs, other % span, 0)))
+    """Attend with ROWS pairs of each segment, (head of its group, query), to one share of the key tiles."""
+    await_previous(OVERLAP)
+    FULL: tl.constexpr = DIM - REST if REST else DIM  # dims of the main part
+    pair = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    asked = pair < pairs
+    place = pair % span
+    lowest = tl.min(tl.where(asked, place, span - 1))
+    highest = tl.max(tl.where(asked, place, 0))
     share = tl.program_id(1)
+    token = tl.arange(0, TILE)
     tile, end = find_share(lengths, share, segments, shares, TILE, BLOCK)
     if tile < end:
         segment, before = find_tile(lengths, segments, tile, TILE, BLOCK)
@@ -167,19 +174,16 @@ def share_kernel(
             after = before + tl.cdiv(length, TILE)
             stop = tl.minimum(end, after)
             if tile < stop:
-                own = segment.to(tl.int64) * pairs * DIM
-                queries = load_rows(query + own, pair, pair < pairs, DIM, DIMS)
-                top = tl.full([FIRST], float("-inf"), tl.float32)
-                total_weight = tl.zeros([FIRST], tl.float32)
-                mean = tl.zeros([FIRST, DIMS], tl.float32)
-                if SECOND:
-                    others = load_rows(query + own, other, other < pairs, DIM, DIMS)
-                    other_top = tl.full([SECOND], float("-inf"), tl.float32)
-                    other_weight = tl.zeros([SECOND], tl.float32)
-                    if FLIP:
-                        other_mean = tl.zeros([DIMS, SECOND], tl.float32)
-                    else:
-                        other_mean = tl.zeros([SECOND, DIMS], tl.float32)
+                own = query + (segment.to(tl.int64) * pairs + tl.program_id(0) * ROWS) * DIM
+                queries = load_tile(own, asked, DIM, FULL, MAIN, False)
+                top = tl.full([ROWS], float("-inf"), tl.float32)
+                total_weight = tl.zeros([ROWS], tl.float32)
+                mean = tl.zeros([ROWS, MAIN], tl.float32)
+                queries_rest = queries
+                mean_rest = mean
+                if REST:
+                    queries_rest = load_tile(own + MAIN, asked, DIM, REST, REST, False)
+                    mean_rest = tl.zeros([ROWS, REST], tl.float32)
                 start += (tile - before) * TILE
                 length -= (tile - before) * TILE
                 seen = length - span + 1  # what the first query sees, from the share's first key on
@@ -189,47 +193,66 @@ def share_kernel(
                 if PEEL:
                     for first in tl.range(0, whole, TILE, num_stages=STAGES):
                         at = (start + first) * DIM
-                        keys = load_tile(key + at, TILE, DIM, DIMS, TILE, True)
-                        values = load_tile(value + at, TILE, DIM, DIMS, TILE, True)
-                        top, total_weight, mean = attend(
-                            queries, keys, values, seen, top, total_weight, mean, scale, True, INTERPRETED
+                        keys = load_tile(key + at, token >= 0, DIM, FULL, MAIN, True)
+                        values = load_tile(value + at, token >= 0, DIM, FULL, MAIN, True)
+                        keys_rest = keys
+                        values_rest = values
+                        if REST:
+                            keys_rest = load_tile(key + at + MAIN, token >= 0, DIM, REST, REST, True)
+                            values_rest = load_tile(value + at + MAIN, token >= 0, DIM, REST, REST, True)
+                        top, total_weight, mean, mean_rest = attend(
+                            queries,
+                            queries_rest,
+                            keys,
+                            keys_rest,
+                            values,
+                            values_rest,
+                            seen,
+                            top,
+                            total_weight,
+                            mean,
+                            mean_rest,
+                            scale,
+                            REST,
+                            True,
+                            INTERPRETED,
                         )
-                        if SECOND:
-                            if FLIP:
-                                other_top, other_weight, other_mean = attend_flipped(
-                                    others, keys, values, seen, other_top, other_weight, other_mean, scale, True, INTERPRETED
-                                )
-                            else:
-                                other_top, other_weight, other_mean = attend(
-                                    others, keys, values, seen, other_top, other_weight, other_mean, scale, True, INTERPRETED
-                                )
                 else:
                     whole = 0
                 for first in tl.range(0, reach - whole, TILE, num_stages=1 if PEEL else STAGES):
                     first += whole
                     at = (start + first) * DIM
-                    keys = load_tile(key + at, length - first, DIM, DIMS, TILE, False)
-                    values = load_tile(value + at, length - first, DIM, DIMS, TILE, False)
-                    sees = seen - first + pair % span
-                    top, total_weight, mean = attend(
-                        queries, keys, values, sees, top, total_weight, mean, scale, False, INTERPRETED
+                    there = token < length - first
+                    keys = load_tile(key + at, there, DIM, FULL, MAIN, False)
+                    values = load_tile(value + at, there, DIM, FULL, MAIN, False)
+                    keys_rest = keys
+                    values_rest = values
+                    if REST:
+                        keys_rest = load_tile(key + at + MAIN, there, DIM, REST, REST, False)
+                        values_rest = load_tile(value + at + MAIN, there, DIM, REST, REST, False)
+                    top, total_weight, mean, mean_rest = attend(
+                        queries,
+                        queries_rest,
+                        keys,
+                        keys_rest,
+                        values,
+                        values_rest,
+                        seen - first + place,
+                        top,
+                        total_weight,
+                        mean,
+                        mean_rest,
+                        scale,
+                        REST,
+                        False,
+                        INTERPRETED,
                     )
-                    if SECOND:
-                        sees = seen - first + other % span
-                        if FLIP:
-                            other_top, other_weight, other_mean = attend_flipped(
-                                others, keys, values, sees, other_top, other_weight, other_mean, scale, False, INTERPRETED
-                            )
-                        else:
-                            other_top, other_weight, other_mean = attend(
-                                others, keys, values, sees, other_top, other_weight, other_mean, scale, False, INTERPRETED
-                            )
-                own = (share + segment).to(tl.int64) * pairs
-                store_part(part, part_lse, own, pair, pairs, top, total_weight, mean, scale, DIM)
-                if SECOND:
-                    if FLIP:
-                        other_mean = tl.trans(other_mean)
-                    store_part(part, part_lse, own, other, pairs, other_top, other_weight, other_mean, scale, DIM)
+                own_part = (share + segment).to(tl.int64) * pairs + pair
+                total_weight = tl.where(total_weight == 0, 1.0, total_weight)  # a row that sees nothing: zeros and -inf
+                tl.store(part_lse + own_part, top * scale + tl.log2(total_weight), mask=asked)
+                store_part(part + own_part * DIM, asked, mean / total_weight[:, None], FULL, DIM)
+                if REST:
+                    store_part(part + own_part * DIM + MAIN, asked, mean_rest / total_weight[:, None], REST, DIM)
             tile = stop
             before = after
             segment += 1
@@ -239,32 +262,31 @@ def share_kernel(
 class Tuning:
     """How the split runs.
 
-    blocks: rows of one or two matrix products of a program. tile: tokens of a key tile. warps, stages: of a program's
-    pipeline. shares: of the keys per multiprocessor.
+    rows: of a program's matrix products. tile: tokens of a key tile. warps, stages: of a program's pipeline. shares: of
+    the keys per multiprocessor. registers: at most so many a thread, so that more programs fit; None: no limit.
     """
 
-    blocks: tuple[int, ...]
+    rows: int
     tile: int = 64
     warps: int = 4
-    stages: int = 2
+    stages: int = 3
     shares: int = 2
-    flip: bool = False
+    registers: int | None = None
     peel: bool = False
+    split: bool = True
 
 
 def tuning(dim: int, pairs: int, dtype: torch.dtype) -> Tuning:
     """Give what was fastest on an H200, in bf16."""
     if dtype == torch.float32:
-        return Tuning((16,), 16)
+        return Tuning(16, 16)
     if pairs <= 16:
-        return Tuning((16,), max(16, 8192 // power_of_2(dim, 16)), 4, 2, 3)
+        return Tuning(16, max(16, 8192 // power_of_2(dim, 16)), 4, 2, 3)
     if pairs <= 32:
-        return Tuning((32,))
+        return Tuning(32)
     if pairs <= 64:
-        return Tuning((64,))
-    if pairs <= 80:
-        return Tuning((64, 16))
-    return Tuning((64, 64))
+        return Tuning(64)
+    return Tuning(128, 64, 8, 3, 1)
 
 
 def launch(
@@ -279,8 +301,10 @@ def launch(
     """Run the two kernels. See `ragged_verify`."""
     row, head, new, dim = query.shape
     segments, pairs, dims = lengths.numel(), head // lengths.shape[1] * new, power_of_2(dim, 16)
-    first, second = (*tuned.blocks, 0)[:2]
-    row_tiles = -(-pairs // (first + second))
+    main, rest = dims, 0
+    if tuned.split and dim > dims // 2 and dim - dims // 2 == power_of_2(dim - dims // 2, 16) and dim != dims:
+        main, rest = dims // 2, dim - dims // 2
+    row_tiles = -(-pairs // tuned.rows)
     block = min(BLOCK, power_of_2(segments, 128))
     shares = tuned.shares * multiprocessors(key.device)
     if row_tiles > 1:
@@ -289,6 +313,7 @@ def launch(
     part = query.new_empty((shares + segments, pairs, dim), dtype=torch.float32)
     part_lse = query.new_empty((shares + segments, pairs), dtype=torch.float32)
     output, lse = torch.empty_like(query), query.new_empty((row, head, new), dtype=torch.float32)
+    overlap = overlaps(query.device)
     with torch.cuda.device_of(query):
         share_kernel[(row_tiles, shares)](
             query,
@@ -304,16 +329,18 @@ def launch(
             pairs,
             new,
             DIM=dim,
-            DIMS=dims,
-            FIRST=first,
-            SECOND=second,
+            MAIN=main,
+            REST=rest,
+            ROWS=tuned.rows,
             TILE=tuned.tile,
             BLOCK=block,
             STAGES=tuned.stages,
-            FLIP=tuned.flip,
             PEEL=tuned.peel,
+            OVERLAP=overlap,
             INTERPRETED=INTERPRETED,
             num_warps=tuned.warps,
+            maxnreg=tuned.registers,
+            **early(overlap),
         )
         combine(part, part_lse, lengths, output, lse, shares, tuned.tile, block)
     return output, lse

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from headscope.select.prompt import Prompt
 
-CHUNK_BYTES = 32 * 2**20  # of fp32 logits and keys at a time: with their temporaries, about 100 MiB at the peak
+CHUNK_BYTES = 32 * 2**20  # of fp32 logits, and of fp32 keys where those are needed, at a time
 
 
 def attention_from(prompt: Prompt, counted: Tensor) -> Tensor:
@@ -20,9 +20,10 @@ def attention_from(prompt: Prompt, counted: Tensor) -> Tensor:
     if queries > prompt.query.shape[2]:
         raise ValueError(f"`query` must hold the last {queries} queries, got {prompt.query.shape[2]}")
     output = torch.empty(prompt.rows, prompt.kv_heads, prompt.tokens, dtype=torch.float32, device=prompt.key.device)
-    group, dim, line = prompt.query.shape[1] // prompt.kv_heads, prompt.key.shape[-1], 4 * prompt.tokens
-    block = min(queries, max(1, (CHUNK_BYTES // line - dim) // group))  # queries at a time
-    step = max(1, CHUNK_BYTES // (line * (dim + group * block)))  # KV heads at a time
+    group, line = prompt.query.shape[1] // prompt.kv_heads, 4 * prompt.tokens
+    copied = 0 if _sums_in_fp32(prompt.key) else prompt.key.shape[-1]  # lines of a head's keys
+    block = min(queries, max(1, (CHUNK_BYTES // line - copied) // group))  # queries at a time
+    step = max(1, CHUNK_BYTES // (line * (copied + group * block)))  # KV heads at a time
     for row in range(prompt.rows):
         for first in range(0, prompt.kv_heads, step):
             heads = slice(first, first + step)
@@ -33,22 +34,41 @@ def attention_from(prompt: Prompt, counted: Tensor) -> Tensor:
 def _mean(prompt: Prompt, row: int, heads: slice, counted: Tensor, block: int) -> Tensor:
     """Average over the counted queries of one row and over the group: float32 [kv, token]."""
     queries = len(counted)
-    query = prompt.query[row, :, -queries:].unflatten(0, (prompt.kv_heads, -1))[heads].float()
-    keys = prompt.key[row, heads].float().transpose(1, 2)
-    total = torch.zeros(keys.shape[0], prompt.tokens, dtype=torch.float32, device=keys.device)
+    query = prompt.query[row, :, -queries:].unflatten(0, (prompt.kv_heads, -1))[heads]
+    keys, group = prompt.key[row, heads], query.shape[1]
+    if not _sums_in_fp32(keys):
+        query, keys = query.float(), keys.float()
+    share = counted / (counted.sum() * group)
+    total = torch.zeros(keys.shape[:2], dtype=torch.float32, device=keys.device)
     for first in range(0, queries, block):
         at = slice(first, first + block)
-        logits = (query[:, :, at].flatten(1, 2) @ keys).unflatten(1, (query.shape[1], -1)).mul_(prompt.scaling)
-        logits.masked_fill_(_hidden(prompt, row, queries)[at], float("-inf"))
-        total += logits.softmax(-1).masked_fill_(~counted[at, None], 0).mean(1).sum(1)
-    return total / counted.sum()
+        logits = _logits(query[:, :, at].flatten(1, 2), keys).mul_(prompt.scaling)
+        _hide(logits.unflatten(1, (group, -1)), prompt, row, queries, at)
+        total += share[at].repeat(group) @ logits.softmax(-1)
+    return total
 
 
-def _hidden(prompt: Prompt, row: int, queries: int) -> Tensor:
-    """Say which keys each of the last queries does not see: bool [query, token]."""
-    places = torch.arange(prompt.tokens, device=prompt.key.device)
-    at = places[-queries:, None]
-    hidden = places > at
+def _sums_in_fp32(keys: Tensor) -> bool:
+    """Tell whether products of these keys are to be had in fp32 without a copy of them."""
+    return keys.is_cuda and keys.dtype in (torch.bfloat16, torch.float16)
+
+
+def _logits(query: Tensor, keys: Tensor) -> Tensor:
+    """Multiply queries [kv, query, dim] and keys [kv, token, dim]: float32 [kv, query, token]."""
+    if _sums_in_fp32(keys):
+        return torch.bmm(query, keys.transpose(1, 2), out_dtype=torch.float32)
+    return query @ keys.transpose(1, 2)
+
+
+def _hide(logits: Tensor, prompt: Prompt, row: int, queries: int, at: slice) -> None:
+    """Put out what some of the last queries do not see: float32 [kv, group, query, token], in place."""
+    plain = prompt.valid is None and prompt.span is None
+    tokens = queries if plain else prompt.tokens  # without padding and window only the last keys can be hidden
+    places = torch.arange(prompt.tokens - tokens, prompt.tokens, device=logits.device)
+    own = places[-queries:, None][at]
+    hidden = places > own
     if prompt.span is not None:
-        hidden |= places <= at - prompt.span
-    return hidden if prompt.valid is None else hidden | ~prompt.valid[row]
+        hidden |= places <= own - prompt.span
+    if prompt.valid is not None:
+        hidden |= ~prompt.valid[row]
+    logits[..., -tokens:].masked_fill_(hidden, float("-inf"))
