@@ -135,23 +135,21 @@ def _speeds(weight_bytes: float, ours: float, theirs: float, copy: float) -> dic
 
 
 VECTORS = [
-    Tuning(out, inputs, warps, stages, programs, ahead)
+    Tuning(out, inputs, warps, stages, programs)
     for out, inputs, warps, stages, programs in [
         (4, 512, 4, 1, 4), (4, 512, 4, 1, 8), (8, 512, 4, 1, 4), (4, 512, 4, 3, 4), (4, 512, 2, 3, 4),
         (2, 1024, 4, 1, 4),
         (8, 512, 4, 3, 4), (8, 512, 4, 3, 8), (16, 256, 4, 3, 4), (16, 256, 4, 4, 4), (4, 1024, 4, 1, 4),
         (8, 256, 4, 3, 4),
     ]
-    for ahead in (0, 1, 4)
 ]  # fmt: skip
 MATRICES = [
-    Tuning(out, inputs, warps, stages, programs, ahead)
+    Tuning(out, inputs, warps, stages, programs)
     for out, inputs, warps, stages, programs in [
         (32, 128, 2, 4, 2), (32, 128, 2, 4, 3), (32, 128, 2, 5, 3), (32, 256, 4, 3, 2), (16, 128, 2, 5, 3),
         (64, 128, 4, 3, 2),
         (32, 64, 2, 6, 3), (64, 64, 4, 5, 2), (32, 128, 4, 4, 3),
     ]
-    for ahead in (0, 4)
 ]  # fmt: skip
 WIDE = [
     Tuning(out, inputs, warps, stages, programs)

@@ -14,7 +14,7 @@ from functools import cache
 from typing import no_type_check
 
 import torch
-from torch.nn.functional import linear, silu
+from torch.nn.functional import linear, rms_norm, silu
 
 from headscope.kernels.backend import (
     INTERPRETED,
@@ -27,7 +27,6 @@ from headscope.kernels.backend import (
     on_triton,
     overlaps,
     power_of_2,
-    prefetch,
     tl,
 )
 
@@ -140,7 +139,6 @@ def linear_kernel(
     PARTS: tl.constexpr,
     STAGES: tl.constexpr,
     OVERLAP: tl.constexpr,
-    AHEAD: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):
     """Sum one part of the inputs for one tile of outputs; the last part of a tile finishes it.
@@ -148,7 +146,6 @@ def linear_kernel(
     KIND: "project", up to three weights side by side; "gate_up", silu(first) * second; "add", onto the residual.
     """
     VECTOR: tl.constexpr = ROWS == 1
-    LINE: tl.constexpr = 64  # numbers of a cache line in 16 bits
     tile = tl.program_id(0)
     part = tl.program_id(1)
     local = tile
@@ -181,12 +178,6 @@ def linear_kernel(
         other = tl.zeros([ROWS, OUT], tl.float32)
     there = (column < outputs)[:, None]
     from_weight = column.to(tl.int64)[:, None] * inputs
-    if OVERLAP and AHEAD > 0:  # weights wait for no one
-        lines = first * IN + tl.arange(0, AHEAD * IN // LINE) * LINE
-        wanted = there & (lines < tl.minimum(inputs, (first + count) * IN))[None, :]
-        prefetch(weight + tl.where(wanted, from_weight + lines[None, :], 0))
-        if KIND == "gate_up":
-            prefetch(weight_1 + tl.where(wanted, from_weight + lines[None, :], 0))
     await_previous(OVERLAP)
     for step in tl.range(0, count, num_stages=STAGES):
         at = (first + step) * IN + tl.arange(0, IN)
@@ -253,17 +244,13 @@ def linear_kernel(
 
 @dataclass(frozen=True)
 class Tuning:
-    """How a projection runs: outputs and inputs of a tile, warps, stages, programs per multiprocessor at least.
-
-    ahead: input tiles that are asked for before the kernel before this one has ended.
-    """
+    """How a projection runs: outputs and inputs of a tile, warps, stages, programs per multiprocessor at least."""
 
     out: int = 32
     inputs: int = 128
     warps: int = 2
     stages: int = 4
     programs: int = 3
-    ahead: int = 0
 
 
 def tuning(rows: int, kind: str, weight_bytes: int) -> Tuning:
@@ -274,7 +261,7 @@ def tuning(rows: int, kind: str, weight_bytes: int) -> Tuning:
         return Tuning(4, 512, 4, 1, 4) if weight_bytes < SMALL_BYTES else Tuning(4, 512, 2, 3, 4)
     if rows > 16:
         return Tuning(32, 128, 2, 4, 3)
-    return Tuning(32, 128, 2, 4, 2) if kind == "gate_up" else Tuning(32, 128, 2, 5, 3, ahead=4)
+    return Tuning(32, 128, 2, 4, 2) if kind == "gate_up" else Tuning(32, 128, 2, 5, 3)
 
 
 @cache
@@ -339,7 +326,6 @@ def launch(
             PARTS=1 if norm is None else power_of_2(norm.squares.shape[1]),
             STAGES=tuned.stages,
             OVERLAP=overlap,
-            AHEAD=tuned.ahead,
             INTERPRETED=INTERPRETED,
             num_warps=tuned.warps,
             **early(overlap),
@@ -352,6 +338,11 @@ def on_kernel(x: torch.Tensor) -> bool:
     return on_triton(x) and x.shape[0] <= MOST_ROWS
 
 
+def normed_at_once(x: torch.Tensor, norm: Norm | None) -> torch.Tensor:
+    """Normalise many rows on a GPU in one of PyTorch's kernels, which finds their squares itself."""
+    return x if norm is None else rms_norm(x, x.shape[-1:], norm.gain, norm.eps)
+
+
 def project(
     x: torch.Tensor, weights: Sequence[torch.Tensor], biases: Sequence[Bias], norm: Norm | None = None
 ) -> torch.Tensor:
@@ -362,6 +353,8 @@ def project(
     """
     if on_kernel(x):
         return launch("project", x, weights, biases, norm, None)[0]
+    if x.is_cuda:
+        return project_reference(normed_at_once(x, norm), weights, biases)
     return project_reference(x, weights, biases, norm)
 
 
@@ -371,16 +364,23 @@ def gate_up(
     """Give silu(x gate^T) * (x up^T): [row, inputs] -> [row, outputs]. See `project`."""
     if on_kernel(x):
         return launch("gate_up", x, (gate, up), biases, norm, None)[0]
+    if x.is_cuda:
+        return gate_up_reference(normed_at_once(x, norm), gate, up, biases)
     return gate_up_reference(x, gate, up, biases, norm)
 
 
 def add_project(x: torch.Tensor, weight: torch.Tensor, bias: Bias, residual: torch.Tensor) -> torch.Tensor:
     """Add a projection to a residual stream [row, outputs] in place; give its squares, float32 [row, part].
 
-    See `project`, `Norm`.
+    Of many rows on a GPU it gives no parts: their next norm does not need them. See `project`, `Norm`.
     """
     if on_kernel(x):
         squares = launch("add", x, (weight,), (bias,), None, residual)[1]
         assert squares is not None
         return squares
+    if x.is_cuda:
+        residual.addmm_(x, weight.t())
+        if bias is not None:
+            residual += bias
+        return residual.new_empty(len(residual), 0, dtype=torch.float32)
     return add_project_reference(x, weight, bias, residual)

@@ -1,8 +1,8 @@
 """Projections of a few rows that read only the weights of active inputs, those whose magnitude is above a threshold.
 
-TEAL's decode step (Liu et al., arXiv 2408.14690). An input's weights must lie together, so weights are stored channel by
-channel (`channel_major`); a masked load of an inactive channel moves no bytes. Inputs are split into fixed parts, and a
-second kernel adds the parts in order: no atomics, so equal inputs give equal bits.
+TEAL's decode step (Liu et al., arXiv 2408.14690). An input's weights must lie together, so weights are stored input by
+input (`channel_major`). Inputs are split into fixed parts, and a second kernel adds the parts in order: no atomics, so
+equal inputs give equal bits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ from typing import Any, no_type_check
 import torch
 from torch.nn.functional import linear, silu
 
-from headscope.kernels.backend import INTERPRETED, jit, narrow, on_triton, power_of_2, tl
+from headscope.kernels.backend import (
+    INTERPRETED,
+    await_previous,
+    early,
+    jit,
+    narrow,
+    on_triton,
+    overlaps,
+    power_of_2,
+    tl,
+)
 from headscope.kernels.linear import Bias, Norm, load_bias, normed, sum_squares
 
 FINISH_NUMBERS = 8192  # parts of outputs that a program of the second kernel holds at a time
@@ -24,7 +34,8 @@ MOST_ROWS = 4  # a union of more rows' active inputs leaves nothing to skip
 
 def masked(x: torch.Tensor, threshold: torch.Tensor | float) -> torch.Tensor:
     """Set the inputs to zero that are not above the threshold; what is not a number stays."""
-    return x.masked_fill(x.abs().float() <= threshold, 0)  # in fp32: PyTorch would round the threshold to the dtype of x
+    below = x.abs().float() <= threshold  # in fp32: PyTorch would round the threshold to the dtype of x
+    return x.masked_fill(below, 0)
 
 
 def project_reference(
@@ -102,17 +113,15 @@ def sparse_kernel(
     WORDS: tl.constexpr,
     STAGES: tl.constexpr,
     PARTS: tl.constexpr,
-    EARLY: tl.constexpr,
+    OVERLAP: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):
-    """Sum one part of the inputs, `span` of them, for one tile of outputs of one of the weights.
+    """Sum one part of the inputs, WORDS times 32, for one tile of outputs of one of the weights.
 
-    Inputs are looked at 32 at a time, a bit for each active one. The program goes from bit to bit, so that every load
-    it has in flight is of weights that count.
+    A word has a bit for each of 32 inputs, set where it is active. The program goes from bit to bit, so that all loads
+    it has in flight are of weights that count.
     """
-    if EARLY:
-        tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
+    await_previous(OVERLAP)
     part = tl.program_id(1)
     local = tl.program_id(0)
     columns = outputs + outputs_1 + outputs_2
@@ -218,13 +227,11 @@ def finish_kernel(
     SPLIT: tl.constexpr,
     TOGETHER: tl.constexpr,
     OUT: tl.constexpr,
-    EARLY: tl.constexpr,
+    OVERLAP: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):
     """Add the parts of some columns of one row, and do what follows: biases, silu(first) * second, or the residual."""
-    if EARLY:
-        tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
+    await_previous(OVERLAP)
     row = tl.program_id(1)
     column = tl.program_id(0) * OUT + tl.arange(0, OUT)
     columns = outputs + outputs_1 + outputs_2
@@ -257,15 +264,13 @@ class Tuning:
     """How a sparse projection runs.
 
     words: of 32 inputs, that a program goes through; a power of 2. together: inputs whose weights it loads at once.
-    stages: such loads that are in flight at once. finish: outputs that a program of the second kernel finishes. early: kernels are launched while the one before
-    still runs, and wait for it (programmatic dependent launch).
+    stages: such loads that are in flight at once. finish: outputs that a program of the second kernel finishes.
     """
 
     words: int = 2
     together: int = 8
     stages: int = 1
     finish: int = 32
-    early: bool = False
 
 
 def tuning(rows: int, inputs: int, outputs: int) -> Tuning:
@@ -296,7 +301,7 @@ def launch(
     given = [weight if bias is None else bias for weight, bias in zip(weights, biases, strict=True)]
     padded: Any = [[*each, *[each[0]] * (3 - len(each))] for each in (list(weights), given)]
     sizes = [*counts, 0, 0][:3]
-    early = {"launch_pdl": True} if tuned.early else {}
+    overlap = overlaps(x.device)
     with torch.cuda.device_of(x):
         sparse_kernel[(sum(-(-count // OUT) for count in counts), split)](
             x,
@@ -318,10 +323,10 @@ def launch(
             WORDS=tuned.words,
             STAGES=tuned.stages,
             PARTS=1 if norm is None else power_of_2(norm.squares.shape[1]),
-            EARLY=tuned.early,
+            OVERLAP=overlap,
             INTERPRETED=INTERPRETED,
             num_warps=1,
-            **early,
+            **early(overlap),
         )
         finish_kernel[(finishing, rows)](
             partial,
@@ -336,10 +341,10 @@ def launch(
             SPLIT=split,
             TOGETHER=min(power_of_2(split), FINISH_NUMBERS // tuned.finish),
             OUT=tuned.finish,
-            EARLY=tuned.early,
+            OVERLAP=overlap,
             INTERPRETED=INTERPRETED,
             num_warps=4,
-            **early,
+            **early(overlap),
         )
     return output, squares
 

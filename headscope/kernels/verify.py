@@ -6,7 +6,6 @@ product, so keys and values are read once for all of them, in equal shares (see 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import no_type_check
 
 import torch
@@ -27,9 +26,10 @@ from headscope.kernels.backend import (
 from headscope.kernels.decode import ragged_decode
 from headscope.kernels.segments import check_segments
 from headscope.kernels.shares import BLOCK, LOG2_E, combine, find_share, find_tile
+from headscope.kernels.verify_tuning import Tuning, tuning
 
 CHUNK_BYTES = 64 * 2**20  # of fp32 scores that the reference holds at a time
-WAVES = 4  # of programs, where there are several tiles of rows: their work is uneven
+WAVES = 4  # of programs, where the pairs of a segment take several: their work is uneven
 
 
 def reference(
@@ -66,15 +66,13 @@ def reference(
 @jit
 @no_type_check
 def load_tile(pointer, there, STRIDE: tl.constexpr, DIM: tl.constexpr, DIMS: tl.constexpr, WHOLE: tl.constexpr):
-    """Load a tile of rows, DIM of a row's STRIDE numbers; zeros for rows that are not there, unless all are."""
-    token = tl.arange(0, there.shape[0])
+    """Load DIM numbers of each row of STRIDE; zeros for a row that is not there, unless the tile is whole."""
     dim = tl.arange(0, DIMS)
-    place = pointer + token[:, None] * STRIDE + dim[None, :]
-    if WHOLE:
-        if DIM == DIMS:
-            return tl.load(place)
-        else:
-            return tl.load(place, mask=(dim < DIM)[None, :], other=0.0)
+    place = pointer + tl.arange(0, there.shape[0])[:, None] * STRIDE + dim[None, :]
+    if WHOLE and DIM == DIMS:
+        return tl.load(place)
+    elif WHOLE:
+        return tl.load(place, mask=(dim < DIM)[None, :], other=0.0)
     elif DIM == DIMS:
         return tl.load(place, mask=there[:, None], other=0.0)
     else:
@@ -83,27 +81,40 @@ def load_tile(pointer, there, STRIDE: tl.constexpr, DIM: tl.constexpr, DIMS: tl.
 
 @jit
 @no_type_check
+def load_both(pointer, there, DIM: tl.constexpr, MAIN: tl.constexpr, DIMS: tl.constexpr, WHOLE: tl.constexpr):
+    """Load both parts of some rows: MAIN numbers, padded to DIMS, and the rest of DIM; if there is none, one twice."""
+    main = load_tile(pointer, there, DIM, MAIN, DIMS, WHOLE)
+    rest = main
+    if MAIN < DIM:
+        rest = load_tile(pointer + MAIN, there, DIM, DIM - MAIN, DIM - MAIN, WHOLE)
+    return main, rest
+
+
+@jit
+@no_type_check
 def attend(
+    key,
+    value,
+    there,
+    seen,
     queries,
     queries_rest,
-    keys,
-    keys_rest,
-    values,
-    values_rest,
-    seen,
     top,
     total_weight,
     mean,
     mean_rest,
     scale,
-    REST: tl.constexpr,
+    DIM: tl.constexpr,
+    MAIN: tl.constexpr,
     WHOLE: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):
-    """Attend with some rows of queries to a tile of keys; of one that is not whole, a row sees the first `seen`."""
+    """Attend to a tile of keys: all of it if it is whole, else each row to the first `seen`; `top` is not scaled."""
+    keys, keys_rest = load_both(key, there, DIM, MAIN, mean.shape[1], WHOLE)
+    values, values_rest = load_both(value, there, DIM, MAIN, mean.shape[1], WHOLE)
     scores = tl.zeros([queries.shape[0], keys.shape[0]], tl.float32)
     scores = add_product(scores, queries, tl.trans(keys), INTERPRETED)
-    if REST:
+    if MAIN < DIM:
         scores = add_product(scores, queries_rest, tl.trans(keys_rest), INTERPRETED)
     if not WHOLE:
         scores = tl.where(tl.arange(0, keys.shape[0])[None, :] < seen[:, None], scores, float("-inf"))
@@ -116,17 +127,9 @@ def attend(
     total_weight = total_weight * fade + tl.sum(weights, 1)
     weights = narrow(weights, values.dtype, INTERPRETED)
     mean = add_product(mean * fade[:, None], weights, values, INTERPRETED)
-    if REST:
+    if MAIN < DIM:
         mean_rest = add_product(mean_rest * fade[:, None], weights, values_rest, INTERPRETED)
     return highest, total_weight, mean, mean_rest
-
-
-@jit
-@no_type_check
-def store_part(part, there, mean, DIM: tl.constexpr, STRIDE: tl.constexpr):
-    """Store DIM columns of a partial result."""
-    dim = tl.arange(0, mean.shape[1])
-    tl.store(part[:, None] + dim[None, :], mean, mask=there[:, None] & (dim < DIM)[None, :])
 
 
 @jit
@@ -146,25 +149,25 @@ def share_kernel(
     span,
     DIM: tl.constexpr,
     MAIN: tl.constexpr,
-    REST: tl.constexpr,
+    DIMS: tl.constexpr,
     ROWS: tl.constexpr,
     TILE: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
-    PEEL: tl.constexpr,
     OVERLAP: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):
-    """Attend with ROWS pairs of each segment, (head of its group, query), to one share of the key tiles."""
+    """Attend with ROWS pairs of each segment, (head of its group, one of `span` queries), to one share of the tiles."""
     await_previous(OVERLAP)
-    FULL: tl.constexpr = DIM - REST if REST else DIM  # dims of the main part
-    pair = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    asked = pair < pairs
-    place = pair % span
-    lowest = tl.min(tl.where(asked, place, span - 1))
-    highest = tl.max(tl.where(asked, place, 0))
+    block = tl.program_id(0) * ROWS
     share = tl.program_id(1)
+    pair = block + tl.arange(0, ROWS)
+    asked = pair < pairs
+    later = pair % span  # keys that a pair sees and the segment's first query does not
+    least = tl.min(tl.where(asked, later, span))
+    most = tl.max(tl.where(asked, later, 0))
     token = tl.arange(0, TILE)
+    dim = tl.arange(0, DIMS)
     tile, end = find_share(lengths, share, segments, shares, TILE, BLOCK)
     if tile < end:
         segment, before = find_tile(lengths, segments, tile, TILE, BLOCK)
@@ -174,119 +177,73 @@ def share_kernel(
             after = before + tl.cdiv(length, TILE)
             stop = tl.minimum(end, after)
             if tile < stop:
-                own = query + (segment.to(tl.int64) * pairs + tl.program_id(0) * ROWS) * DIM
-                queries = load_tile(own, asked, DIM, FULL, MAIN, False)
+                own = segment.to(tl.int64) * pairs + block
+                queries, queries_rest = load_both(query + own * DIM, asked, DIM, MAIN, DIMS, False)
                 top = tl.full([ROWS], float("-inf"), tl.float32)
                 total_weight = tl.zeros([ROWS], tl.float32)
-                mean = tl.zeros([ROWS, MAIN], tl.float32)
-                queries_rest = queries
-                mean_rest = mean
-                if REST:
-                    queries_rest = load_tile(own + MAIN, asked, DIM, REST, REST, False)
-                    mean_rest = tl.zeros([ROWS, REST], tl.float32)
+                mean = tl.zeros([ROWS, DIMS], tl.float32)
+                mean_rest = tl.zeros([ROWS, DIM - MAIN if MAIN < DIM else DIMS], tl.float32)
                 start += (tile - before) * TILE
                 length -= (tile - before) * TILE
-                seen = length - span + 1  # what the first query sees, from the share's first key on
-                whole = tl.minimum(tl.maximum(seen + lowest, 0) // TILE, stop - tile) * TILE  # seen by all rows
-                reach = tl.minimum(tl.cdiv(tl.maximum(seen + highest, 0), TILE), stop - tile) * TILE
-                # From 0: Triton 3.8 neither widens nor pipelines the loads of a loop that begins elsewhere.
-                if PEEL:
-                    for first in tl.range(0, whole, TILE, num_stages=STAGES):
-                        at = (start + first) * DIM
-                        keys = load_tile(key + at, token >= 0, DIM, FULL, MAIN, True)
-                        values = load_tile(value + at, token >= 0, DIM, FULL, MAIN, True)
-                        keys_rest = keys
-                        values_rest = values
-                        if REST:
-                            keys_rest = load_tile(key + at + MAIN, token >= 0, DIM, REST, REST, True)
-                            values_rest = load_tile(value + at + MAIN, token >= 0, DIM, REST, REST, True)
-                        top, total_weight, mean, mean_rest = attend(
-                            queries,
-                            queries_rest,
-                            keys,
-                            keys_rest,
-                            values,
-                            values_rest,
-                            seen,
-                            top,
-                            total_weight,
-                            mean,
-                            mean_rest,
-                            scale,
-                            REST,
-                            True,
-                            INTERPRETED,
-                        )
-                else:
-                    whole = 0
-                for first in tl.range(0, reach - whole, TILE, num_stages=1 if PEEL else STAGES):
-                    first += whole
+                first_sees = length - span + 1
+                whole = tl.minimum(tl.maximum(first_sees + least, 0) // TILE, stop - tile) * TILE
+                reach = tl.minimum(tl.cdiv(tl.maximum(first_sees + most, 0), TILE), stop - tile) * TILE
+                # Both from 0: Triton 3.8 neither widens nor pipelines the loads of a loop that begins elsewhere.
+                for first in tl.range(0, whole, TILE, num_stages=STAGES):  # tiles that all pairs see as a whole
                     at = (start + first) * DIM
-                    there = token < length - first
-                    keys = load_tile(key + at, there, DIM, FULL, MAIN, False)
-                    values = load_tile(value + at, there, DIM, FULL, MAIN, False)
-                    keys_rest = keys
-                    values_rest = values
-                    if REST:
-                        keys_rest = load_tile(key + at + MAIN, there, DIM, REST, REST, False)
-                        values_rest = load_tile(value + at + MAIN, there, DIM, REST, REST, False)
                     top, total_weight, mean, mean_rest = attend(
+                        key + at,
+                        value + at,
+                        token,
+                        later,
                         queries,
                         queries_rest,
-                        keys,
-                        keys_rest,
-                        values,
-                        values_rest,
-                        seen - first + place,
                         top,
                         total_weight,
                         mean,
                         mean_rest,
                         scale,
-                        REST,
+                        DIM,
+                        MAIN,
+                        True,
+                        INTERPRETED,
+                    )
+                for first in tl.range(0, reach - whole, TILE, num_stages=1):  # the segment's last ones
+                    at = (start + whole + first) * DIM
+                    top, total_weight, mean, mean_rest = attend(
+                        key + at,
+                        value + at,
+                        token < length - whole - first,
+                        first_sees + later - whole - first,
+                        queries,
+                        queries_rest,
+                        top,
+                        total_weight,
+                        mean,
+                        mean_rest,
+                        scale,
+                        DIM,
+                        MAIN,
                         False,
                         INTERPRETED,
                     )
-                own_part = (share + segment).to(tl.int64) * pairs + pair
-                total_weight = tl.where(total_weight == 0, 1.0, total_weight)  # a row that sees nothing: zeros and -inf
-                tl.store(part_lse + own_part, top * scale + tl.log2(total_weight), mask=asked)
-                store_part(part + own_part * DIM, asked, mean / total_weight[:, None], FULL, DIM)
-                if REST:
-                    store_part(part + own_part * DIM + MAIN, asked, mean_rest / total_weight[:, None], REST, DIM)
+                own = (share + segment).to(tl.int64) * pairs + pair
+                total_weight = tl.where(total_weight == 0, 1.0, total_weight)  # a pair that sees nothing
+                tl.store(part_lse + own, top * scale + tl.log2(total_weight), mask=asked)
+                to = part + own[:, None] * DIM + dim[None, :]
+                tl.store(to, mean / total_weight[:, None], mask=asked[:, None] & (dim < MAIN)[None, :])
+                if MAIN < DIM:
+                    to = part + own[:, None] * DIM + MAIN + tl.arange(0, DIM - MAIN)[None, :]
+                    tl.store(to, mean_rest / total_weight[:, None], mask=asked[:, None])
             tile = stop
             before = after
             segment += 1
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """How the split runs.
-
-    rows: of a program's matrix products. tile: tokens of a key tile. warps, stages: of a program's pipeline. shares: of
-    the keys per multiprocessor. registers: at most so many a thread, so that more programs fit; None: no limit.
-    """
-
-    rows: int
-    tile: int = 64
-    warps: int = 4
-    stages: int = 3
-    shares: int = 2
-    registers: int | None = None
-    peel: bool = False
-    split: bool = True
-
-
-def tuning(dim: int, pairs: int, dtype: torch.dtype) -> Tuning:
-    """Give what was fastest on an H200, in bf16."""
-    if dtype == torch.float32:
-        return Tuning(16, 16)
-    if pairs <= 16:
-        return Tuning(16, max(16, 8192 // power_of_2(dim, 16)), 4, 2, 3)
-    if pairs <= 32:
-        return Tuning(32)
-    if pairs <= 64:
-        return Tuning(64)
-    return Tuning(128, 64, 8, 3, 1)
+def main_part(dim: int) -> int:
+    """Split a head dim into two powers of 2, if it is two, and give the first: 80 is 64 + 16; any other is padded."""
+    main = 1 << (dim.bit_length() - 1)
+    return main if dim - main == power_of_2(dim - main, 16) else dim
 
 
 def launch(
@@ -300,22 +257,20 @@ def launch(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Run the two kernels. See `ragged_verify`."""
     row, head, new, dim = query.shape
-    segments, pairs, dims = lengths.numel(), head // lengths.shape[1] * new, power_of_2(dim, 16)
-    main, rest = dims, 0
-    if tuned.split and dim > dims // 2 and dim - dims // 2 == power_of_2(dim - dims // 2, 16) and dim != dims:
-        main, rest = dims // 2, dim - dims // 2
-    row_tiles = -(-pairs // tuned.rows)
-    block = min(BLOCK, power_of_2(segments, 128))
+    segments, pairs = lengths.numel(), head // lengths.shape[1] * new
+    main = main_part(dim)
+    blocks = -(-pairs // tuned.rows)
     shares = tuned.shares * multiprocessors(key.device)
-    if row_tiles > 1:
-        shares = -(-WAVES * shares // row_tiles)
+    if blocks > 1:
+        shares = -(-WAVES * shares // blocks)
     shares = min(shares, key.shape[0] // tuned.tile + segments)
+    block = min(BLOCK, power_of_2(segments, 128))
     part = query.new_empty((shares + segments, pairs, dim), dtype=torch.float32)
     part_lse = query.new_empty((shares + segments, pairs), dtype=torch.float32)
     output, lse = torch.empty_like(query), query.new_empty((row, head, new), dtype=torch.float32)
     overlap = overlaps(query.device)
     with torch.cuda.device_of(query):
-        share_kernel[(row_tiles, shares)](
+        share_kernel[(blocks, shares)](
             query,
             key,
             value,
@@ -330,12 +285,11 @@ def launch(
             new,
             DIM=dim,
             MAIN=main,
-            REST=rest,
+            DIMS=power_of_2(main, 16),
             ROWS=tuned.rows,
             TILE=tuned.tile,
             BLOCK=block,
             STAGES=tuned.stages,
-            PEEL=tuned.peel,
             OVERLAP=overlap,
             INTERPRETED=INTERPRETED,
             num_warps=tuned.warps,

@@ -86,7 +86,7 @@ def test_projections_compile_and_load_16_bytes_at_a_time(kind: str, rows: int) -
     tuned = linear_tuning(rows, kind, 10**8)
     shape = {"NORM": kind != "add", "KIND": kind, "BIAS": kind == "project", "WEIGHTS": weights, "ROWS": rows}
     shape |= {"OUT": tuned.out, "IN": tuned.inputs, "SPLIT": True, "PARTS": 256, "STAGES": tuned.stages}
-    found = compiled(linear_kernel, "bf16", tuned.warps, **shape, OVERLAP=True, AHEAD=tuned.ahead, INTERPRETED=False)
+    found = compiled(linear_kernel, "bf16", tuned.warps, **shape, OVERLAP=True, INTERPRETED=False)
     assert ".v4" in found.asm["ptx"] or "cp.async.cg.shared.global" in found.asm["ptx"]
     assert "griddepcontrol.wait" in found.asm["ptx"] and found.metadata.shared <= SHARED_BYTES
 
