@@ -17,8 +17,9 @@ from headscope.kernels import linear, sparse_linear
 from headscope.kernels.sparse_linear import Tuning
 
 Rows = Iterator[dict[str, Any]]
-WAYS = [(together, warps) for together in (4, 8, 16) for warps in (1, 2, 4, 8, 16)]
-WORDS = (1, 2, 3, 4, 6, 8, 12, 16)  # of 32 inputs, each warp of a program
+WAYS = [(4, 1), (8, 1), (16, 1), (4, 3), (4, 4), (4, 6), (8, 2), (8, 3), (2, 8)]  # inputs together, stages
+WORDS = (1, 2, 4, 8, 16)
+FINISHES = (16, 64, 128)
 DENSE = [
     linear.Tuning(8, 512, 4, 1, 8),
     linear.Tuning(8, 512, 4, 1, 16),
@@ -38,12 +39,7 @@ class Nothing:
 
 def tunings() -> list[Tuning]:
     """Give the tunings to try."""
-    return [
-        Tuning(32 * warps * words, together, warps, finish=32)
-        for together, warps in WAYS
-        for words in WORDS
-        if warps * words <= 64
-    ]
+    return [Tuning(words, together, stages) for together, stages in WAYS for words in WORDS]
 
 
 def compile_all(stack: Stack, keep: float, tuned: list[Tuning]) -> list[Tuning]:
@@ -57,11 +53,10 @@ def compile_all(stack: Stack, keep: float, tuned: list[Tuning]) -> list[Tuning]:
             return False
         return True
 
-    once = {astuple(replace(each, span=32)): each for each in tuned}
     with ThreadPoolExecutor(12) as pool:
-        good = dict(zip(once, pool.map(attempt, once.values()), strict=True))
+        good = list(pool.map(attempt, tuned))
     torch.cuda.synchronize()
-    return [each for each in tuned if good[astuple(replace(each, span=32))]]
+    return [each for each, works in zip(tuned, good, strict=True) if works]
 
 
 def group_us(stack: Stack, group: str, keep: float, tuned: Tuning, repeats: int = 5) -> float:
@@ -77,26 +72,17 @@ def tune(stack: Stack, keep: float, until: float) -> Rows:
     yield {"compiled": len(tried), "of": len(tunings()), "seconds": round(time.monotonic() - started, 1)}
     best: dict[str, Tuning] = {}
     for group in GROUPS:
-        found = [
-            (group_us(stack, group, keep, each), each)
-            for each in tried
-            if time.monotonic() < until
-        ]
+        found = [(group_us(stack, group, keep, each), each) for each in tried if time.monotonic() < until]
         found.sort(key=lambda pair: pair[0])
-        more = [
-            replace(each, finish=finish, early=early)
-            for _, each in found[:5]
-            for finish in (64, 128, 256)
-            for early in (False, True)
-        ]
+        more = [replace(each, finish=finish) for _, each in found[:4] for finish in FINISHES]
         found += [(group_us(stack, group, keep, each, 9), each) for each in compile_all(stack, keep, more)]
         found.sort(key=lambda pair: pair[0])
         best[group] = found[0][1]
         yield {"group": group, "fastest": [[round(us, 2), *astuple(each)] for us, each in found[:14]]}
-        spans: dict[str, Any] = {}
+        words: dict[str, Any] = {}
         for us, each in found:
-            spans.setdefault(str((each.together, each.warps)), [each.span, each.finish, each.early, round(us, 2)])
-        yield {"group": group, "spans": spans}
+            words.setdefault(str((each.together, each.stages)), [each.words, each.finish, round(us, 2)])
+        yield {"group": group, "words": words}
         alone = {}
         for name in ("sparse_kernel", "finish_kernel"):
             kernel = getattr(sparse_linear, name)
@@ -109,6 +95,12 @@ def tune(stack: Stack, keep: float, until: float) -> Rows:
     yield {"shape": stack.shape.name, "best": {group: astuple(each) for group, each in best.items()}}
     for part in (0.3, 0.4, 0.5, 0.6, 0.7, 1.0):
         yield {"keep": part, "layer_us": layer_us(stack.sparse_work(part, best))}
+    ways = {"pytorch": pytorch, "own": own}
+    yield {"dense_us": {name: layer_us(stack.dense_work(how)) for name, how in ways.items()}}
+    several = Stack(stack.shape, stack.dense, stack.sparse, Stack.draw(stack.shape, 2))
+    compile_all(several, keep, list(best.values()))
+    dense = {name: layer_us(several.dense_work(how)) for name, how in ways.items()}
+    yield {"rows": 2, "keep": keep, "layer_us": layer_us(several.sparse_work(keep, best)), "dense_us": dense}
 
 
 def layer_us(work: Callable[[], None], repeats: int = 15) -> float:

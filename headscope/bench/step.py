@@ -27,11 +27,12 @@ WINDOW = 32
 
 @dataclass(frozen=True, eq=False)
 class Rig:
-    """A model to measure. shape: of its decoder."""
+    """A model to measure. shape: of its decoder. room: slack behind each segment of the caches that it draws."""
 
     model: Any
     step: FusedStep
     shape: Geometry
+    room: int = ROOM
 
     @classmethod
     def of(cls, model: Any) -> Rig:
@@ -62,11 +63,11 @@ class Rig:
         return [self._layer(own.contiguous()) for own in lengths]
 
     def _layer(self, lengths: Tensor) -> Segments:
-        ends = (lengths.flatten() + ROOM).cumsum(0)
-        starts = (ends - lengths.flatten() - ROOM).view(lengths.shape)
+        ends = (lengths.flatten() + self.room).cumsum(0)
+        starts = (ends - lengths.flatten() - self.room).view(lengths.shape)
         dtype, dim = self.step.stack.embedding.dtype, self.shape.head_dim
         key, value = (torch.empty(int(ends[-1]), dim, device=DEVICE, dtype=dtype).normal_() for _ in "kv")
-        return Segments(key, value, starts.to(DEVICE), lengths.to(DEVICE, torch.int32), ROOM)
+        return Segments(key, value, starts.to(DEVICE), lengths.to(DEVICE, torch.int32), self.room)
 
 
 def kv_bytes(layers: list[Segments]) -> int:
@@ -78,7 +79,7 @@ def sdpa(query: Tensor, segments: Segments, scaling: float) -> Tensor:
     """Attend with PyTorch's own attention, grouped heads as they are, on segments of one length in equal strides."""
     rows, kvs = segments.lengths.shape
     key, value = (part.view(rows, kvs, -1, part.shape[1]) for part in (segments.key, segments.value))
-    held = key.shape[2] - ROOM
+    held = key.shape[2] - segments.room
     output = scaled_dot_product_attention(
         query, key[:, :, :held], value[:, :, :held], scale=scaling, enable_gqa=key.shape[1] != query.shape[1]
     )

@@ -27,9 +27,6 @@ from headscope.kernels.backend import (
 )
 from headscope.kernels.linear import Bias, Norm, load_bias, normed, sum_squares
 
-FINISH_NUMBERS = 8192  # parts of outputs that a program of the second kernel holds at a time
-OUT = 256  # outputs of a program: 16 bytes a thread of one warp, in bf16
-MOST_ROWS = 4  # a union of more rows' active inputs leaves nothing to skip
 
 
 def masked(x: torch.Tensor, threshold: torch.Tensor | float) -> torch.Tensor:
@@ -42,7 +39,7 @@ def project_reference(
     x: torch.Tensor,
     weights: Sequence[torch.Tensor],
     biases: Sequence[Bias],
-    thresholds: torch.Tensor,
+    thresholds: Sequence[float],
     norm: Norm | None = None,
 ) -> torch.Tensor:
     """Project with plain PyTorch: the oracle, and the way for CPUs. See `sparse_project`."""
@@ -56,7 +53,7 @@ def gate_up_reference(
     gate: torch.Tensor,
     up: torch.Tensor,
     biases: Sequence[Bias],
-    thresholds: torch.Tensor,
+    thresholds: Sequence[float],
     norm: Norm | None = None,
 ) -> torch.Tensor:
     """Feed forward with plain PyTorch. See `sparse_gate_up`."""
@@ -67,7 +64,7 @@ def gate_up_reference(
 
 
 def add_project_reference(
-    x: torch.Tensor, weight: torch.Tensor, bias: Bias, thresholds: torch.Tensor, residual: torch.Tensor
+    x: torch.Tensor, weight: torch.Tensor, bias: Bias, thresholds: Sequence[float], residual: torch.Tensor
 ) -> torch.Tensor:
     """Project onto a residual stream with plain PyTorch. See `sparse_add_project`."""
     residual += project_reference(x, (weight,), (bias,), thresholds)
@@ -89,188 +86,171 @@ def load_inputs(x, gain, scale, channel, mask, NORM: tl.constexpr, INTERPRETED: 
 
 @jit
 @no_type_check
+def next_active(bits, word):
+    """Take the lowest bit of each word: the input that it stands for, -1 where the word is empty, and what is left."""
+    lowest = bits & -bits
+    exponent = lowest.to(tl.uint32, bitcast=True).to(tl.float32).to(tl.int32, bitcast=True) >> 23
+    return tl.where(lowest != 0, word + exponent - 127, -1), bits ^ lowest
+
+
+@jit
+@no_type_check
+def sum_active(
+    x,
+    gain,
+    scale,
+    threshold,
+    weight,
+    column,
+    inputs,
+    outputs,
+    span,
+    NORM: tl.constexpr,
+    GROUPS: tl.constexpr,
+    STAGES: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+):
+    """Sum the weights of active inputs for some outputs, in fp32.
+
+    Each group of threads has a word of `span` inputs, a bit for each, set where it is active. It goes from bit to bit,
+    so that all loads it has in flight are of weights that count.
+    """
+    BITS: tl.constexpr = max(32, column.shape[0])  # laid out as the weights are, so that words need not be moved
+    bit = tl.arange(0, BITS)[None, :]
+    group = tl.arange(0, GROUPS)
+    there = (column < outputs)[None, :]
+    total = tl.zeros([GROUPS, column.shape[0]], tl.float32)
+    for first in range(0, inputs, span * GROUPS):
+        word = first + span * group
+        at = word[:, None] + bit
+        inside = (bit < span) & (at < inputs)
+        values = load_inputs(x, gain, scale, at, inside, NORM, INTERPRETED)
+        active = (inside & ((tl.abs(values) <= threshold) == 0)).to(tl.int32)  # not a number: active
+        bits = tl.sum(active << (bit & 31), 1)
+        most = tl.max(tl.sum(active, 1), 0)
+        for _ in tl.range(0, most, TOGETHER, num_stages=STAGES):
+            tiles = ()
+            factors = ()
+            for _ in tl.static_range(TOGETHER):
+                channel, bits = next_active(bits, word)
+                found = channel >= 0
+                own = tl.load(
+                    weight + channel.to(tl.int64)[:, None] * outputs + column[None, :],
+                    mask=found[:, None] & there,
+                    other=0.0,
+                    eviction_policy="evict_first",
+                )
+                tiles = tiles + (own,)
+                factors = factors + (load_inputs(x, gain, scale, channel, found, NORM, INTERPRETED),)
+            for each in tl.static_range(TOGETHER):
+                total += factors[each][:, None] * tiles[each].to(tl.float32)
+    return tl.sum(total, 0)
+
+
+@jit
+@no_type_check
 def sparse_kernel(
     x,
     gain,
     squares,
-    thresholds,
     weight,
     weight_1,
     weight_2,
-    partial,
-    rows,
-    inputs,
-    outputs,
-    outputs_1,
-    outputs_2,
-    parts,
-    eps,
-    NORM: tl.constexpr,
-    WEIGHTS: tl.constexpr,
-    ROWS: tl.constexpr,
-    OUT: tl.constexpr,
-    TOGETHER: tl.constexpr,
-    WORDS: tl.constexpr,
-    STAGES: tl.constexpr,
-    PARTS: tl.constexpr,
-    OVERLAP: tl.constexpr,
-    INTERPRETED: tl.constexpr,
-):
-    """Sum one part of the inputs, WORDS times 32, for one tile of outputs of one of the weights.
-
-    A word has a bit for each of 32 inputs, set where it is active. The program goes from bit to bit, so that all loads
-    it has in flight are of weights that count.
-    """
-    await_previous(OVERLAP)
-    part = tl.program_id(1)
-    local = tl.program_id(0)
-    columns = outputs + outputs_1 + outputs_2
-    before = 0
-    if WEIGHTS > 1:
-        tiles = tl.cdiv(outputs, OUT)
-        if local >= tiles:
-            weight = weight_1
-            thresholds += 1
-            before = outputs
-            local -= tiles
-            outputs = outputs_1
-            if WEIGHTS > 2:
-                tiles = tl.cdiv(outputs, OUT)
-                if local >= tiles:
-                    weight = weight_2
-                    thresholds += 1
-                    before += outputs
-                    local -= tiles
-                    outputs = outputs_2
-    threshold = tl.load(thresholds)
-    row = tl.arange(0, ROWS)
-    scale = tl.zeros([ROWS], tl.float32)
-    if NORM:
-        each = tl.arange(0, PARTS)[None, :]
-        known = (row < rows)[:, None] & (each < parts)
-        square = tl.sum(tl.load(squares + row[:, None] * parts + each, mask=known, other=0.0), 1)
-        scale = tl.rsqrt(square / inputs + eps)
-    bit = tl.arange(0, 32)[None, :]
-    word = part * (32 * WORDS) + 32 * tl.arange(0, WORDS)
-    active = tl.zeros([WORDS, 32], tl.int32)
-    for each_row in tl.static_range(ROWS):
-        own_scale = tl.sum(tl.where(row == each_row, scale, 0.0), 0)
-        at = word[:, None] + bit
-        inside = (at < inputs) & (each_row < rows)
-        values = load_inputs(x + each_row * inputs, gain, own_scale, at, inside, NORM, INTERPRETED)
-        active |= (inside & ((tl.abs(values) <= threshold) == 0)).to(tl.int32)  # not a number: active
-    words = tl.sum(active << bit, 1)
-    batches = tl.sum(tl.maximum((tl.sum(active, 1) + TOGETHER - 1) // TOGETHER, 1), 0)
-    slot = tl.arange(0, TOGETHER)
-    column = local * OUT + tl.arange(0, OUT)
-    there = (column < outputs)[None, :]
-    total = tl.zeros([ROWS, OUT], tl.float32)
-    at_word = tl.min(word, 0) - 32
-    bits = at_word * 0
-    for _ in tl.range(0, batches, num_stages=STAGES):
-        if bits == 0:
-            at_word += 32
-            bits = tl.sum(tl.where(word == at_word, words, 0), 0)
-        channel = tl.full([TOGETHER], -1, tl.int32)
-        for each_slot in tl.static_range(TOGETHER):
-            lowest = bits & -bits
-            exponent = lowest.to(tl.uint32, bitcast=True).to(tl.float32).to(tl.int32, bitcast=True) >> 23
-            channel = tl.where((slot == each_slot) & (lowest != 0), at_word + exponent - 127, channel)
-            bits ^= lowest
-        found = channel >= 0
-        own = tl.load(
-            weight + channel.to(tl.int64)[:, None] * outputs + column[None, :],
-            mask=found[:, None] & there,
-            other=0.0,
-            eviction_policy="evict_first",
-        ).to(tl.float32)
-        for each_row in tl.static_range(ROWS):
-            own_scale = tl.sum(tl.where(row == each_row, scale, 0.0), 0)
-            mine = found & (each_row < rows)
-            input = load_inputs(x + each_row * inputs, gain, own_scale, channel, mine, NORM, INTERPRETED)
-            input = tl.where(tl.abs(input) <= threshold, 0.0, input)
-            sums = tl.sum(input[:, None] * own, 0)[None, :]
-            total += tl.where((row == each_row)[:, None], sums, 0.0)
-    to = partial + (part * rows + row[:, None]) * columns + before + column[None, :]
-    tl.store(to, total, mask=(row < rows)[:, None] & there)
-
-
-@jit
-@no_type_check
-def add_parts(partial, row, column, mask, rows, columns, SPLIT: tl.constexpr, TOGETHER: tl.constexpr):
-    """Add the parts of some columns of one row, in order."""
-    total = tl.zeros(column.shape, tl.float32)
-    each = tl.arange(0, TOGETHER)
-    for first in range(0, SPLIT, TOGETHER):
-        part = first + each
-        at = partial + (part[:, None] * rows + row) * columns + column[None, :]
-        total += tl.sum(tl.load(at, mask=(part < SPLIT)[:, None] & mask[None, :], other=0.0), 0)
-    return total
-
-
-@jit
-@no_type_check
-def finish_kernel(
-    partial,
     bias,
     bias_1,
     bias_2,
     residual,
     output,
     new_squares,
-    rows,
+    threshold,
+    threshold_1,
+    threshold_2,
+    eps,
+    inputs,
     outputs,
     outputs_1,
     outputs_2,
+    parts,
+    span,
+    NORM: tl.constexpr,
     KIND: tl.constexpr,
     BIAS: tl.constexpr,
-    SPLIT: tl.constexpr,
-    TOGETHER: tl.constexpr,
+    WEIGHTS: tl.constexpr,
     OUT: tl.constexpr,
+    GROUPS: tl.constexpr,
+    PARTS: tl.constexpr,
+    STAGES: tl.constexpr,
+    TOGETHER: tl.constexpr,
     OVERLAP: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):
-    """Add the parts of some columns of one row, and do what follows: biases, silu(first) * second, or the residual."""
+    """Give some outputs of one of the weights.
+
+    KIND: "project", up to three weights side by side; "gate_up", silu(first) * second; "add", onto the residual.
+    """
     await_previous(OVERLAP)
-    row = tl.program_id(1)
-    column = tl.program_id(0) * OUT + tl.arange(0, OUT)
-    columns = outputs + outputs_1 + outputs_2
-    wide = columns
-    if KIND == "gate_up":
-        wide = outputs
-    mask = column < wide
-    sums = add_parts(partial, row, column, mask, rows, columns, SPLIT, TOGETHER)
+    local = tl.program_id(0)
+    before = 0
+    if KIND == "project":
+        if WEIGHTS > 1:
+            tiles = tl.cdiv(outputs, OUT)
+            if local >= tiles:
+                weight = weight_1
+                bias = bias_1
+                threshold = threshold_1
+                before = outputs
+                local -= tiles
+                outputs = outputs_1
+                if WEIGHTS > 2:
+                    tiles = tl.cdiv(outputs, OUT)
+                    if local >= tiles:
+                        weight = weight_2
+                        bias = bias_2
+                        threshold = threshold_2
+                        before += outputs
+                        local -= tiles
+                        outputs = outputs_2
+    scale = 1.0
+    if NORM:
+        each = tl.arange(0, PARTS)
+        square = tl.sum(tl.load(squares + each, mask=each < parts, other=0.0), 0)
+        scale = tl.rsqrt(square / inputs + eps)
+    column = local * OUT + tl.arange(0, OUT)
+    sums = sum_active(
+        x, gain, scale, threshold, weight, column, inputs, outputs, span, NORM, GROUPS, STAGES, TOGETHER, INTERPRETED
+    )
     sums += load_bias(bias, column, outputs, BIAS)
     if KIND == "gate_up":
-        others = add_parts(partial, row, column + outputs, mask, rows, columns, SPLIT, TOGETHER)
-        others += load_bias(bias_1, column, outputs_1, BIAS)
+        others = sum_active(
+            x, gain, scale, threshold_1, weight_1, column, inputs, outputs, span, NORM, GROUPS, STAGES, TOGETHER,
+            INTERPRETED,
+        )  # fmt: skip
+        others += load_bias(bias_1, column, outputs, BIAS)
         sums = sums * tl.sigmoid(sums) * others
-    if KIND == "project" and BIAS:
-        second = column - outputs
-        third = second - outputs_1
-        sums += tl.load(bias_1 + second, mask=(second >= 0) & (second < outputs_1), other=0.0).to(tl.float32)
-        sums += tl.load(bias_2 + third, mask=(third >= 0) & (third < outputs_2), other=0.0).to(tl.float32)
+    mask = column < outputs
     if KIND == "add":
-        sums += tl.load(residual + row * wide + column, mask=mask, other=0.0).to(tl.float32)
+        sums += tl.load(residual + column, mask=mask, other=0.0).to(tl.float32)
     given = narrow(sums, output.dtype.element_ty, INTERPRETED)
-    tl.store(output + row * wide + column, given, mask=mask)
+    tl.store(output + before + column, given, mask=mask)
     if KIND == "add":
         written = tl.where(mask, given.to(tl.float32), 0.0)
-        tl.store(new_squares + row * tl.num_programs(0) + tl.program_id(0), tl.sum(written * written, 0))
+        tl.store(new_squares + local, tl.sum(written * written, 0))
 
 
 @dataclass(frozen=True)
 class Tuning:
     """How a sparse projection runs.
 
-    words: of 32 inputs, that a program goes through; a power of 2. together: inputs whose weights it loads at once.
-    stages: such loads that are in flight at once. finish: outputs that a program of the second kernel finishes.
+    out: outputs of a program. groups: of threads, each with inputs of its own. warps: of a program. stages, unroll:
+    of the loop over active inputs.
     """
 
-    words: int = 2
-    together: int = 8
+    out: int = 32
+    groups: int = 128
+    warps: int = 16
     stages: int = 1
-    finish: int = 32
+    together: int = 4
 
 
 def tuning(rows: int, inputs: int, outputs: int) -> Tuning:
@@ -283,67 +263,51 @@ def launch(
     x: torch.Tensor,
     weights: Sequence[torch.Tensor],
     biases: Sequence[Bias],
-    thresholds: torch.Tensor,
+    thresholds: Sequence[float],
     norm: Norm | None,
     residual: torch.Tensor | None,
     tuned: Tuning | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Run the two kernels: the output, and for "add" the squares of the residual."""
+    """Run the kernel: the output, and for "add" the squares of the residual."""
     rows, inputs = x.shape
     counts = [weight.shape[0] for weight in weights]
     tuned = tuned or tuning(rows, inputs, sum(counts))
-    split = -(-inputs // (32 * tuned.words))
-    wide = counts[0] if kind == "gate_up" else sum(counts)
-    partial = x.new_empty(split, rows, sum(counts), dtype=torch.float32)
-    output = x.new_empty(rows, wide) if residual is None else residual
-    finishing = -(-wide // tuned.finish)
-    squares = x.new_empty(rows, finishing, dtype=torch.float32) if kind == "add" else None
+    columns = sum(counts) if kind == "project" else counts[0]
+    tiles = sum(-(-count // tuned.out) for count in (counts if kind == "project" else counts[:1]))
+    output = x.new_empty(rows, columns) if residual is None else residual
+    squares = x.new_empty(rows, tiles, dtype=torch.float32) if kind == "add" else None
     given = [weight if bias is None else bias for weight, bias in zip(weights, biases, strict=True)]
-    padded: Any = [[*each, *[each[0]] * (3 - len(each))] for each in (list(weights), given)]
-    sizes = [*counts, 0, 0][:3]
+    padded: Any = [[*each, *[each[0]] * (3 - len(each))] for each in (list(weights), given, list(thresholds))]
+    rounds = -(-inputs // (32 * tuned.groups))
     overlap = overlaps(x.device)
     with torch.cuda.device_of(x):
-        sparse_kernel[(sum(-(-count // OUT) for count in counts), split)](
+        sparse_kernel[(tiles,)](
             x,
             None if norm is None else norm.gain,
             None if norm is None else norm.squares,
-            thresholds,
             *padded[0],
-            partial,
-            rows,
-            inputs,
-            *sizes,
-            0 if norm is None else norm.squares.shape[1],
-            0.0 if norm is None else norm.eps,
-            NORM=norm is not None,
-            WEIGHTS=len(counts),
-            ROWS=power_of_2(rows),
-            OUT=OUT,
-            TOGETHER=tuned.together,
-            WORDS=tuned.words,
-            STAGES=tuned.stages,
-            PARTS=1 if norm is None else power_of_2(norm.squares.shape[1]),
-            OVERLAP=overlap,
-            INTERPRETED=INTERPRETED,
-            num_warps=1,
-            **early(overlap),
-        )
-        finish_kernel[(finishing, rows)](
-            partial,
             *padded[1],
             residual,
             output,
             squares,
-            rows,
-            *sizes,
+            *padded[2],
+            0.0 if norm is None else norm.eps,
+            inputs,
+            *[*counts, 0, 0][:3],
+            0 if norm is None else norm.squares.shape[1],
+            -(-inputs // (rounds * tuned.groups)),
+            NORM=norm is not None,
             KIND=kind,
             BIAS=biases[0] is not None,
-            SPLIT=split,
-            TOGETHER=min(power_of_2(split), FINISH_NUMBERS // tuned.finish),
-            OUT=tuned.finish,
+            WEIGHTS=len(counts),
+            OUT=tuned.out,
+            GROUPS=tuned.groups,
+            PARTS=1 if norm is None else power_of_2(norm.squares.shape[1]),
+            STAGES=tuned.stages,
+            TOGETHER=tuned.together,
             OVERLAP=overlap,
             INTERPRETED=INTERPRETED,
-            num_warps=4,
+            num_warps=tuned.warps,
             **early(overlap),
         )
     return output, squares
@@ -364,7 +328,7 @@ def sparse_project(
     x: torch.Tensor,
     weights: Sequence[torch.Tensor],
     biases: Sequence[Bias],
-    thresholds: torch.Tensor,
+    thresholds: Sequence[float],
     norm: Norm | None = None,
 ) -> torch.Tensor:
     """Project rows by up to three weights side by side, each from its own active inputs, normalised first if asked.
@@ -385,7 +349,7 @@ def sparse_gate_up(
     gate: torch.Tensor,
     up: torch.Tensor,
     biases: Sequence[Bias],
-    thresholds: torch.Tensor,
+    thresholds: Sequence[float],
     norm: Norm | None = None,
 ) -> torch.Tensor:
     """Give silu(x gate^T) * (x up^T), each from its own active inputs. See `sparse_project`."""
@@ -396,7 +360,7 @@ def sparse_gate_up(
 
 
 def sparse_add_project(
-    x: torch.Tensor, weight: torch.Tensor, bias: Bias, thresholds: torch.Tensor, residual: torch.Tensor
+    x: torch.Tensor, weight: torch.Tensor, bias: Bias, thresholds: Sequence[float], residual: torch.Tensor
 ) -> torch.Tensor:
     """Add a projection from active inputs to a residual stream [row, outputs] in place.
 
@@ -410,7 +374,9 @@ def sparse_add_project(
     return add_project_reference(x, weight, bias, thresholds, residual)
 
 
-def check(x: torch.Tensor, weights: Sequence[torch.Tensor], biases: Sequence[Bias], thresholds: torch.Tensor) -> None:
+def check(
+    x: torch.Tensor, weights: Sequence[torch.Tensor], biases: Sequence[Bias], thresholds: Sequence[float]
+) -> None:
     """Check what can be checked without waiting for the device: shapes, dtypes and layout; ValueError."""
     if x.ndim != 2 or not x.is_contiguous():
         raise ValueError(f"`x` must be [row, inputs], contiguous, got {list(x.shape)}; flatten it")
@@ -423,8 +389,5 @@ def check(x: torch.Tensor, weights: Sequence[torch.Tensor], biases: Sequence[Bia
         raise ValueError(f"`weights` must be 1 to 3 with a bias (or None) each, got {len(weights)} and {len(biases)}")
     if len({bias is None for bias in biases}) > 1:
         raise ValueError("`biases` must be there for all weights or for none")
-    if thresholds.shape != (len(weights),) or thresholds.dtype != torch.float32:
-        raise ValueError(
-            f"`thresholds` must be float32 [{len(weights)}], one a weight, got {thresholds.dtype} "
-            f"{list(thresholds.shape)}"
-        )
+    if len(thresholds) != len(weights):
+        raise ValueError(f"`thresholds` must be {len(weights)} numbers, one a weight, got {len(thresholds)}")

@@ -208,13 +208,14 @@ def share_kernel(
                         True,
                         INTERPRETED,
                     )
-                for first in tl.range(0, reach - whole, TILE, num_stages=1):  # the segment's last ones
-                    at = (start + whole + first) * DIM
+                for first in tl.range(0, reach - whole, TILE, num_stages=1):
+                    first += whole  # the segment's last ones
+                    at = (start + first) * DIM
                     top, total_weight, mean, mean_rest = attend(
                         key + at,
                         value + at,
-                        token < length - whole - first,
-                        first_sees + later - whole - first,
+                        token < length - first,
+                        first_sees - first + later,
                         queries,
                         queries_rest,
                         top,
