@@ -79,22 +79,26 @@ class Stack:
     def draw(shape: Shape, rows: int) -> dict[str, torch.Tensor]:
         return {name: _normal(rows, inputs) for name, (inputs, _) in shape.groups.items()}
 
-    def thresholds(self, group: str, keep: float) -> torch.Tensor:
+    def thresholds(self, group: str, keep: float) -> list[float]:
         """Give thresholds that this part of the inputs is above."""
-        threshold = self.inputs[group].abs().float().flatten().quantile(1 - keep)
-        return threshold.expand(len(self.shape.groups[group][1])).contiguous()
+        if keep == 1:
+            return [-1.0] * len(self.shape.groups[group][1])
+        return [float(self.inputs[group].abs().float().flatten().quantile(1 - keep))] * len(self.shape.groups[group][1])
 
     def sparse_work(self, keep: float, tunings: dict[str, Tuning] | None = None) -> Callable[[], None]:
         """Give the sparse projections of all layers in turn; only those groups that have a tuning, if any are given."""
+        groups = tunings or dict.fromkeys(GROUPS)
+        thresholds = {group: self.thresholds(group, keep) for group in groups}
         calls = [
-            self.sparse_call(layer, group, keep, (tunings or {}).get(group))
+            self.sparse_call(layer, group, thresholds[group], tuned)
             for layer in self.sparse
-            for group in (tunings or GROUPS)
+            for group, tuned in groups.items()
         ]
         return partial(run, calls)
 
-    def sparse_call(self, layer: Any, group: str, keep: float, tuned: Tuning | None) -> Callable[[], Any]:
-        weights, thresholds = layer[group], self.thresholds(group, keep) if keep < 1 else _below(len(layer[group]))
+    def sparse_call(self, layer: Any, group: str, thresholds: list[float], tuned: Tuning | None) -> Callable[[], Any]:
+        """Give the call of one group of projections."""
+        weights = layer[group]
         nothing = [None] * len(weights)
         return partial(
             sparse_linear.launch, "project", self.inputs[group], weights, nothing, thresholds, None, None, tuned
@@ -125,7 +129,3 @@ def own(x: torch.Tensor, weights: Sequence[torch.Tensor], tuned: linear.Tuning |
 
 def _normal(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, device=DEVICE, dtype=torch.bfloat16)
-
-
-def _below(count: int) -> torch.Tensor:
-    return torch.full((count,), -1.0, device=DEVICE)
