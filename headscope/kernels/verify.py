@@ -188,8 +188,9 @@ def share_kernel(
                 first_sees = length - span + 1
                 whole = tl.minimum(tl.maximum(first_sees + least, 0) // TILE, stop - tile) * TILE
                 reach = tl.minimum(tl.cdiv(tl.maximum(first_sees + most, 0), TILE), stop - tile) * TILE
-                # Both from 0: Triton 3.8 neither widens nor pipelines the loads of a loop that begins elsewhere.
-                for first in tl.range(0, whole, TILE, num_stages=STAGES):  # tiles that all pairs see as a whole
+                # The tiles that all pairs see as a whole. Both loops begin at 0: Triton 3.8 neither widens nor
+                # pipelines the loads of one that begins elsewhere.
+                for first in tl.range(0, whole, TILE, num_stages=STAGES):
                     at = (start + first) * DIM
                     top, total_weight, mean, mean_rest = attend(
                         key + at,
@@ -208,8 +209,10 @@ def share_kernel(
                         True,
                         INTERPRETED,
                     )
+                # The segment's last ones. `first` grows by itself: with `start + whole + first` in the addresses, the
+                # assembler ran the matrix products of both loops one after another.
                 for first in tl.range(0, reach - whole, TILE, num_stages=1):
-                    first += whole  # the segment's last ones
+                    first += whole
                     at = (start + first) * DIM
                     top, total_weight, mean, mean_rest = attend(
                         key + at,

@@ -20,7 +20,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.skipif(triton is None or INTERPRETED, reason="there is no Triton, or these tests run through it as it is")
-@pytest.mark.parametrize("operation", ["decode", "gather", "append", "linear", "rotate", "tail"])
+@pytest.mark.parametrize(
+    "operation", ["decode", "verify", "gather", "append", "linear", "rotate", "tail", "sparse_linear"]
+)
 def test_the_kernels_pass_their_tests_through_the_interpreter(operation: str) -> None:
     if Version(triton.__version__) < Version("3.7") and Version(numpy.__version__) >= Version("2.4"):
         pytest.skip("the interpreter of Triton 3.6 fails on numpy 2.4")
