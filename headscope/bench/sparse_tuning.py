@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
 from functools import partial
@@ -12,12 +12,18 @@ from typing import Any
 import torch
 
 from headscope.bench.clock import captured, time_ms
-from headscope.bench.stack import GROUPS, LAYERS, Stack, own, pytorch
+from headscope.bench.stack import GROUPS, LAYERS, Stack, Tuning, own, pytorch
 from headscope.kernels import linear
-from headscope.kernels.sparse_linear import Tuning
+from headscope.kernels.sparse_linear import Split, Whole
 
 Rows = Iterator[dict[str, Any]]
-LOADS = ((4, 64), (4, 80), (8, 80), (16, 128))  # together, registers
+SPLITS = [Split(words, together, finish) for words in (1, 2, 4) for together in (4, 8) for finish in (16, 32)]
+WHOLES = [
+    Whole(out, warps, together, registers)
+    for out in (32, 64)
+    for warps in (4, 8, 16)
+    for together, registers in ((4, 64), (8, 80), (16, 128))
+]
 DENSE = [
     linear.Tuning(8, 512, 4, 1, 8),
     linear.Tuning(8, 512, 4, 1, 16),
@@ -28,12 +34,7 @@ DENSE = [
 ]
 
 
-def tunings() -> list[Tuning]:
-    """Give the tunings to try."""
-    return [Tuning(out, warps, *loads) for out in (32, 64) for warps in (4, 8, 16) for loads in LOADS]
-
-
-def compile_all(stack: Stack, keep: float, tuned: list[Tuning]) -> list[Tuning]:
+def compile_all(stack: Stack, keep: float, tuned: Sequence[Tuning]) -> list[Tuning]:
     """Compile kernels in several threads; give the tunings that do."""
 
     def attempt(each: Tuning) -> bool:
@@ -59,19 +60,26 @@ def group_us(stack: Stack, group: str, keep: float, tuned: Tuning, repeats: int 
 def tune(stack: Stack, keep: float, until: float) -> Rows:
     """Give the fastest tunings of each group, and what the whole layer comes to with them."""
     started = time.monotonic()
-    tried = compile_all(stack, keep, tunings())
-    yield {"compiled": len(tried), "of": len(tunings()), "seconds": round(time.monotonic() - started, 1)}
+    tried = compile_all(stack, keep, [*SPLITS, *WHOLES])
+    yield {"compiled": len(tried), "of": len(SPLITS + WHOLES), "seconds": round(time.monotonic() - started, 1)}
     best: dict[str, Tuning] = {}
     for group in GROUPS:
         found = [(group_us(stack, group, keep, each), each) for each in tried if time.monotonic() < until]
+        if not found:
+            yield {"group": group, "stopped": "out of time"}
+            return
         found.sort(key=lambda pair: pair[0])
         best[group] = found[0][1]
-        yield {"group": group, "fastest": [[round(us, 2), *astuple(each)] for us, each in found[:10]]}
-    yield {"shape": stack.shape.name, "best": {group: astuple(each) for group, each in best.items()}}
+        for kind in (Split, Whole):
+            fastest = [(us, each) for us, each in found if isinstance(each, kind)][:6]
+            yield {
+                "group": group,
+                "kind": kind.__name__,
+                "us": [[round(us, 2), *astuple(each)] for us, each in fastest],
+            }
+    yield {"best": {group: [type(each).__name__, *astuple(each)] for group, each in best.items()}}
     for part in (0.3, 0.4, 0.5, 0.6, 0.7, 1.0):
         yield {"keep": part, "layer_us": layer_us(stack.sparse_work(part, best))}
-    ways = {"pytorch": pytorch, "own": own}
-    yield {"dense_us": {name: layer_us(stack.dense_work(how)) for name, how in ways.items()}}
 
 
 def layer_us(work: Callable[[], None], repeats: int = 15) -> float:

@@ -11,8 +11,10 @@ import torch
 import torch.nn.functional as F
 
 from headscope.bench.clock import DEVICE
-from headscope.kernels import linear, sparse_linear
-from headscope.kernels.sparse_linear import Tuning
+from headscope.kernels import linear
+from headscope.kernels.sparse_linear import Call, Split, Whole, channel_major
+
+Tuning = Split | Whole
 
 LAYERS = 8
 GROUPS = ("qkv", "o", "gate_up", "down")  # projections that share their inputs
@@ -70,8 +72,7 @@ class Stack:
             for _ in range(LAYERS)
         ]
         sparse = [
-            {name: [sparse_linear.channel_major(weight) for weight in weights] for name, weights in layer.items()}
-            for layer in dense
+            {name: [channel_major(weight) for weight in weights] for name, weights in layer.items()} for layer in dense
         ]
         return cls(shape, dense, sparse, cls.draw(shape, rows))
 
@@ -99,10 +100,7 @@ class Stack:
     def sparse_call(self, layer: Any, group: str, thresholds: list[float], tuned: Tuning | None) -> Callable[[], Any]:
         """Give the call of one group of projections."""
         weights = layer[group]
-        nothing = [None] * len(weights)
-        return partial(
-            sparse_linear.launch, "project", self.inputs[group], weights, nothing, thresholds, None, None, tuned
-        )
+        return partial(Call("project", self.inputs[group], weights, [None] * len(weights), thresholds).run, tuned)
 
     def dense_work(self, how: Callable[..., Any], groups: Sequence[str] = GROUPS) -> Callable[[], None]:
         """Give the dense projections of all layers in turn."""

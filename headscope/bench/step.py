@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from headscope.bench.clock import DEVICE
 from headscope.budget import allocate
 from headscope.cache.segments import Segments
 from headscope.families import Geometry, geometry
@@ -65,9 +64,9 @@ class Rig:
     def _layer(self, lengths: Tensor) -> Segments:
         ends = (lengths.flatten() + self.room).cumsum(0)
         starts = (ends - lengths.flatten() - self.room).view(lengths.shape)
-        dtype, dim = self.step.stack.embedding.dtype, self.shape.head_dim
-        key, value = (torch.empty(int(ends[-1]), dim, device=DEVICE, dtype=dtype).normal_() for _ in "kv")
-        return Segments(key, value, starts.to(DEVICE), lengths.to(DEVICE, torch.int32), self.room)
+        like, dim = self.step.stack.embedding, self.shape.head_dim
+        key, value = (like.new_empty(int(ends[-1]), dim).normal_() for _ in "kv")
+        return Segments(key, value, starts.to(like.device), lengths.to(like.device, torch.int32), self.room)
 
 
 def kv_bytes(layers: list[Segments]) -> int:
@@ -117,7 +116,7 @@ def dense_attentions() -> dict[str, Attend]:
 
 def greedy(step: FusedStep, layers: list[Segments], rows: int, context: int) -> Callable[[], Tensor]:
     """Give the work of one greedy step: each run feeds the next one."""
-    ids = torch.ones(rows, 1, dtype=torch.int64, device=DEVICE)
+    ids = torch.ones(rows, 1, dtype=torch.int64, device=layers[0].key.device)
     positions = torch.full_like(ids, context)
 
     def work() -> Tensor:

@@ -13,15 +13,22 @@ from headscope.kernels.rotate import Rotary
 
 LLAMA_LIKE = frozenset({"llama", "mistral", "qwen2", "qwen3", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text"})
 STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn", "mrope"})  # frequencies that no length changes
+SPARSE = "headscope_sparse"  # attribute of a sparse projection's forward: its threshold, or None while it is off
+SINGLE = "headscope_single"  # and whether it is sparse for single rows only
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """A projection. weight: [outputs, inputs]. bias: [outputs] or None."""
+    """A projection. weight: [outputs, inputs]. bias: [outputs] or None.
+
+    threshold: inside a `hs.sparsify` block, magnitude above which an input of a single row counts; None: all count.
+    Inside such a block a weight on a GPU lies input by input.
+    """
 
     weight: Tensor
     bias: Tensor | None
+    threshold: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +60,21 @@ class Stack:
     head: Linear
 
     @property
+    def linears(self) -> list[Linear]:
+        """All projections, layer by layer, and the head."""
+        own = [(each.q, each.k, each.v, each.o, each.gate, each.up, each.down) for each in self.layers]
+        return [*(linear for layer in own for linear in layer), self.head]
+
+    @property
+    def sparse(self) -> bool:
+        """Whether a projection leaves inputs out."""
+        return any(linear.threshold is not None for linear in self.linears)
+
+    @property
     def weight_bytes(self) -> int:
-        """Bytes of weights that every step reads: projections, norms and head; not the embedding's table."""
-        read = [self.gain, self.head.weight]
-        for layer in self.layers:
-            own = (layer.q, layer.k, layer.v, layer.o, layer.gate, layer.up, layer.down)
-            read += [layer.attention_gain, layer.feed_forward_gain, *(linear.weight for linear in own)]
-            read += [linear.bias for linear in own if linear.bias is not None]
+        """Bytes of weights that every dense step reads: projections, norms and head; not the embedding's table."""
+        read = [self.gain, *(gain for layer in self.layers for gain in (layer.attention_gain, layer.feed_forward_gain))]
+        read += [tensor for linear in self.linears for tensor in (linear.weight, linear.bias) if tensor is not None]
         return sum(tensor.nbytes for tensor in read)
 
 
@@ -97,11 +112,12 @@ def _known(config: Any) -> bool:
 def _untouched(module: nn.Module) -> bool:
     """Tell whether nobody has hung a hook on a module, or put a forward of their own before that of its class.
 
-    The hooks that transformers leaves behind to record hidden states only look.
+    The hooks that transformers leaves behind to record hidden states only look; sparse projections are known.
     """
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
     others = [hook for hook in hooks if getattr(hook, "__module__", "") != "transformers.utils.output_capturing"]
-    return not others and "forward" not in vars(module)
+    own = vars(module).get("forward")
+    return not others and (own is None or getattr(own, SINGLE, False))
 
 
 def _plain(head: Any, embedding: Any) -> bool:
@@ -129,7 +145,7 @@ def _layer(layer: Any, rotary: Any) -> Layer | None:
 
 
 def _linear(module: Any) -> Linear:
-    return Linear(module.weight, module.bias)
+    return Linear(module.weight, module.bias, getattr(vars(module).get("forward"), SPARSE, None))
 
 
 def _together(stack: Stack) -> bool:

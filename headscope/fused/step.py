@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from headscope.cache.segments import Segments
+from headscope.fused.projections import added, fed_forward, projected
 from headscope.fused.stack import Layer, Stack, find_stack
 from headscope.kernels import ragged_decode, ragged_verify
-from headscope.kernels.linear import Norm, add_project, gate_up, project, sum_squares
+from headscope.kernels.linear import Norm, sum_squares
 from headscope.kernels.rotate import rotate
 
 Attend = Callable[[Tensor, Segments, float], Tensor]
@@ -41,22 +42,19 @@ class FusedStep:
         for layer, segments in zip(stack.layers[: len(layers)], layers, strict=True):
             squares = self._layer(layer, residual, squares, positions, segments)
         head = stack.head
-        logits = project(residual, [head.weight], [head.bias], Norm(stack.gain, squares, stack.eps))
+        logits = projected(residual, (head,), Norm(stack.gain, squares, stack.eps))
         return logits.view(*ids.shape, -1)
 
     def _layer(self, layer: Layer, residual: Tensor, squares: Tensor, positions: Tensor, segments: Segments) -> Tensor:
         """Run one layer on the residual stream [row * new, width], in place; give the stream's squares."""
         rows, new = positions.shape
-        taken = (layer.q, layer.k, layer.v)
-        norm = Norm(layer.attention_gain, squares, layer.eps)
-        states = project(residual, [linear.weight for linear in taken], [linear.bias for linear in taken], norm)
+        states = projected(residual, (layer.q, layer.k, layer.v), Norm(layer.attention_gain, squares, layer.eps))
         held = segments.key, segments.value, segments.starts, segments.lengths
         query = rotate(states.view(rows, new, -1), positions, layer.rotary, *held)
         output = self.attend(query, segments, layer.scaling).reshape(rows * new, -1)
-        squares = add_project(output, layer.o.weight, layer.o.bias, residual)
-        norm = Norm(layer.feed_forward_gain, squares, layer.eps)
-        output = gate_up(residual, layer.gate.weight, layer.up.weight, (layer.gate.bias, layer.up.bias), norm)
-        return add_project(output, layer.down.weight, layer.down.bias, residual)
+        squares = added(output, layer.o, residual)
+        output = fed_forward(residual, layer.gate, layer.up, Norm(layer.feed_forward_gain, squares, layer.eps))
+        return added(output, layer.down, residual)
 
 
 def attend(query: Tensor, segments: Segments, scaling: float) -> Tensor:

@@ -340,7 +340,33 @@ def on_kernel(x: torch.Tensor) -> bool:
 
 def normed_at_once(x: torch.Tensor, norm: Norm | None) -> torch.Tensor:
     """Normalise many rows on a GPU in one of PyTorch's kernels, which finds their squares itself."""
-    return x if norm is None else rms_norm(x, x.shape[-1:], norm.gain, norm.eps)
+    if x.is_cuda and norm is not None:
+        return rms_norm(x, x.shape[-1:], norm.gain, norm.eps)
+    return normed(x, norm)
+
+
+def project_many(
+    x: torch.Tensor, weights: Sequence[torch.Tensor], biases: Sequence[Bias], norm: Norm | None = None
+) -> torch.Tensor:
+    """Project many rows through PyTorch's matrix products; the weights may lie in any order. See `project`."""
+    return project_reference(normed_at_once(x, norm), weights, biases)
+
+
+def gate_up_many(
+    x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, biases: Sequence[Bias], norm: Norm | None = None
+) -> torch.Tensor:
+    """Feed many rows forward. See `project_many`, `gate_up`."""
+    return gate_up_reference(normed_at_once(x, norm), gate, up, biases)
+
+
+def add_project_many(x: torch.Tensor, weight: torch.Tensor, bias: Bias, residual: torch.Tensor) -> torch.Tensor:
+    """Add a projection of many rows. See `project_many`, `add_project`."""
+    if not x.is_cuda:
+        return add_project_reference(x, weight, bias, residual)
+    residual.addmm_(x, weight.t())
+    if bias is not None:
+        residual += bias
+    return residual.new_empty(len(residual), 0, dtype=torch.float32)
 
 
 def project(
@@ -353,9 +379,7 @@ def project(
     """
     if on_kernel(x):
         return launch("project", x, weights, biases, norm, None)[0]
-    if x.is_cuda:
-        return project_reference(normed_at_once(x, norm), weights, biases)
-    return project_reference(x, weights, biases, norm)
+    return project_many(x, weights, biases, norm)
 
 
 def gate_up(
@@ -364,9 +388,7 @@ def gate_up(
     """Give silu(x gate^T) * (x up^T): [row, inputs] -> [row, outputs]. See `project`."""
     if on_kernel(x):
         return launch("gate_up", x, (gate, up), biases, norm, None)[0]
-    if x.is_cuda:
-        return gate_up_reference(normed_at_once(x, norm), gate, up, biases)
-    return gate_up_reference(x, gate, up, biases, norm)
+    return gate_up_many(x, gate, up, biases, norm)
 
 
 def add_project(x: torch.Tensor, weight: torch.Tensor, bias: Bias, residual: torch.Tensor) -> torch.Tensor:
@@ -378,9 +400,4 @@ def add_project(x: torch.Tensor, weight: torch.Tensor, bias: Bias, residual: tor
         squares = launch("add", x, (weight,), (bias,), None, residual)[1]
         assert squares is not None
         return squares
-    if x.is_cuda:
-        residual.addmm_(x, weight.t())
-        if bias is not None:
-            residual += bias
-        return residual.new_empty(len(residual), 0, dtype=torch.float32)
-    return add_project_reference(x, weight, bias, residual)
+    return add_project_many(x, weight, bias, residual)
