@@ -10,6 +10,7 @@ from typing import no_type_check
 
 import torch
 
+from headscope.kernels import flash
 from headscope.kernels.backend import (
     INTERPRETED,
     add_product,
@@ -207,6 +208,8 @@ def ragged_decode(
     """
     check_segments(key, value, starts, lengths)
     _check_query(query, key, lengths)
+    if flash.serves(query):
+        return flash.flash_decode(query, key, value, starts, lengths, scaling)
     if on_triton(query):
         return launch(query.contiguous(), key, value, starts, lengths, scaling, tuning(query.shape[2]))
     return reference(query, key, value, starts, lengths, scaling)
