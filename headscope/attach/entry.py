@@ -132,7 +132,8 @@ class Entry:
         prompts = [length] * rows
         if valid is not None:
             there = valid[:, :length]
-            if not bool(there[:, -1].all()) or bool((there[:, :-1] & ~there[:, 1:]).any()):
+            ends = end is None or bool(there[:, -1].all())  # a piece of a prompt may be nothing but padding
+            if not ends or bool((there[:, :-1] & ~there[:, 1:]).any()):
                 raise ValueError(
                     "`attention_mask` must pad prompts on the left; set the tokenizer's padding_side='left'"
                 )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headscope.attach.entry import Entry, find_cache, prompt_end
 from headscope.attach.positions import recall
-from headscope.attach.replay import generation_end
+from headscope.attach.replay import Generation, generation
 from headscope.cache import RaggedCache
 
 ONE = ("num_beams", "num_return_sequences")
@@ -49,12 +49,12 @@ def _generate(model: Any, generate: Callable[..., Any], entry: Entry) -> Callabl
             entry.prepare(cache)
             recall(model, cache)
         prompt = _end(inputs, cache, kwargs)
-        tokens = prompt_end.set(prompt), generation_end.set(_last(prompt, kwargs, settings))
+        tokens = prompt_end.set(prompt), generation.set(Generation(_last(prompt, kwargs, settings)))
         try:
             return generate(inputs, generation_config, *args, **kwargs)
         finally:
             prompt_end.reset(tokens[0])
-            generation_end.reset(tokens[1])
+            generation.reset(tokens[1])
 
     return compressed
 

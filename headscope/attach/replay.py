@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,10 +26,31 @@ ASKED = (
     "return_dict",
     "logits_to_keep",
     "mm_token_type_ids",
+    # before transformers 5.18 these come again with each step: they say of pictures what a step without pixels ignores
+    "image_grid_thw",
+    "video_grid_thw",
+    "second_per_grid_ts",
+    "image_sizes",
+    "batch_num_images",
 )
 
-# Logical length that the `generate` call which runs now cannot pass; None: not known.
-generation_end: ContextVar[int | None] = ContextVar("generation_end", default=None)
+
+@dataclass(eq=False)
+class Generation:
+    """A `generate` call.
+
+    end: logical length that it cannot pass; None: not known. checked: the replay that was found to be of the model as
+    it is, and fused: False where its stack cannot be fused. Looking at all modules takes a part of a step's time, so
+    that is done once a call.
+    """
+
+    end: int | None = None
+    checked: Replay | None = None
+    fused: bool = True
+
+
+# The `generate` call that runs now; None: outside of one, where every step looks at the model anew.
+generation: ContextVar[Generation | None] = ContextVar("generation", default=None)
 
 
 class Replay:
@@ -36,7 +58,8 @@ class Replay:
 
     def __init__(self, step: FusedStep, layers: Sequence[RaggedLayer], ids: Tensor) -> None:
         """Make room, and capture the step for as many rows as `ids`, int64 [row, 1], has."""
-        end = generation_end.get()
+        call = generation.get()
+        end = None if call is None else call.end
         room = ROOM if end is None else max(1, min(ROOM, end - layers[0].get_seq_length()))
         for layer in layers:
             assert layer.segments is not None
@@ -46,7 +69,7 @@ class Replay:
         self._lengths = tie_lengths(self._segments)
         self._ids, self._positions = torch.zeros_like(ids), torch.zeros_like(ids)
         self._absent = torch.zeros(ids.shape[0], 1, dtype=torch.int32, device=ids.device)
-        self._step = step
+        self._step, self._marks = step, step.stack.marks
         self._graph = Graph(self._work, self._segments, 1)
 
     def _work(self) -> Tensor:
@@ -58,6 +81,10 @@ class Replay:
         """Tell whether the graph still fits the cache."""
         same = all(layer.segments is own for layer, own in zip(layers, self._segments, strict=True))
         return same and ids.shape == self._ids.shape and not self._graph.stale
+
+    def runs(self, step: FusedStep) -> bool:
+        """Tell whether the graph reads the weights that a step made now would, where they lie now."""
+        return step.stack.marks == self._marks
 
     def __call__(self, layers: Sequence[RaggedLayer], ids: Tensor, positions: Tensor, valid: Tensor | None) -> Tensor:
         """Run the step: logits [row, 1, token]. valid: bool [row, 1], False on padding, which is not held."""
@@ -90,22 +117,40 @@ def replayed(model: Any) -> Iterator[None]:
 def _forward(model: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
     def replaying(*args: Any, **kwargs: Any) -> Any:
         cache: Any = find_cache(kwargs)
-        if args or cache is None or not _plain_step(kwargs, cache):
+        if torch.compiler.is_compiling() or args or cache is None or not _plain_step(kwargs, cache):
             return forward(*args, **kwargs)
         layers: list[RaggedLayer] = cache.layers
-        first, ids = layers[0], kwargs["input_ids"]
-        if first.replay is None or not first.replay.serves(layers, ids):
-            step = fuse(model)
-            if step is None or step.stack.embedding.device != ids.device:
-                return forward(*args, **kwargs)
-            first.replay = Replay(step, layers, ids)
+        ids, positions = kwargs["input_ids"], kwargs["position_ids"]
+        replay = _replay(model, layers, ids)
+        if replay is None:
+            return forward(*args, **kwargs)
         valid = _valid(kwargs.get("attention_mask"))
-        positions = kwargs["position_ids"]
-        logits = first.replay(layers, ids, positions[-1] if positions.ndim == 3 else positions, valid)
+        logits = replay(layers, ids, positions[-1] if positions.ndim == 3 else positions, valid)
         return _output(kwargs, cache, logits)
 
     replaying.__wrapped__ = forward  # type: ignore[attr-defined]  # its signature is the model's
     return replaying
+
+
+def _replay(model: Any, layers: Sequence[RaggedLayer], ids: Tensor) -> Replay | None:
+    """Give the cache's step, captured anew where cache or model have changed; None where the stack is not fused."""
+    first, call = layers[0], generation.get()
+    if call is not None and not call.fused:
+        return None
+    fits = first.replay is not None and first.replay.serves(layers, ids)
+    if not fits or call is None or call.checked is not first.replay:
+        step = fuse(model)
+        if step is None or step.stack.embedding.device != ids.device:
+            first.replay = None
+            if call is not None:
+                call.fused = False
+            return None
+        if not fits or not first.replay.runs(step):
+            first.replay = None  # its memory goes before the next one's comes
+            first.replay = Replay(step, layers, ids)
+        if call is not None:
+            call.checked = first.replay
+    return first.replay
 
 
 def _plain_step(kwargs: dict[str, Any], cache: Any) -> bool:
@@ -115,11 +160,20 @@ def _plain_step(kwargs: dict[str, Any], cache: Any) -> bool:
     others = any(value is not None and key not in (*ASKED, name) for key, value in kwargs.items())
     if others or not isinstance(ids, Tensor) or not isinstance(positions, Tensor) or torch.is_grad_enabled():
         return False
-    layers = getattr(cache, "layers", [])
+    layers = getattr(cache, "layers", None)
+    if not layers or not _is_whole(kwargs.get("attention_mask"), layers[0], ids):
+        return False
     ragged = all(isinstance(layer, RaggedLayer) and layer.compressed and not layer.is_sliding for layer in layers)
     keeps = kwargs.get("logits_to_keep") in (None, 0, 1) and kwargs.get("return_dict") is not False
-    rows = bool(layers) and layers[0].rows == ids.shape[0]
+    rows = layers[0].rows == ids.shape[0]
     return on_gpu(ids) and ids.shape[1] == 1 and ragged and keeps and rows and kwargs.get("use_cache") is not False
+
+
+def _is_whole(mask: Any, first: Any, ids: Tensor) -> bool:
+    """Tell whether a mask has a number for each token so far; what it must be otherwise is the model's path to say."""
+    if mask is None:
+        return True
+    return isinstance(mask, Tensor) and mask.shape == (ids.shape[0], first.get_seq_length() + 1)
 
 
 def on_gpu(ids: Tensor) -> bool:

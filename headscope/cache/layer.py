@@ -38,6 +38,10 @@ class RaggedLayer(CacheLayerMixin):
         self.is_sliding = sliding_window is not None
         self.clear()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Give what a copy takes over: not the captured step, which works on this layer's own buffers."""
+        return vars(self) | {"replay": None}
+
     def clear(self) -> None:
         """Forget everything."""
         self.is_initialized = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from headscope.kernels import append, pack
@@ -34,7 +35,7 @@ class Segments:
         positions: int64 [kept], segment by segment. lengths: int32 [row, kv].
         """
         room = max(room, ROOM, positions.numel() // lengths.numel() // GROWTH)
-        starts, slots = _laid(lengths, room, positions.numel())
+        starts, slots = laid(lengths, room, positions.numel())
         flat = cls(key.new_empty(slots, key.shape[-1]), value.new_empty(slots, value.shape[-1]), starts, lengths, room)
         pack(key, value, positions, flat.key, flat.value, starts, lengths)
         return flat
@@ -43,6 +44,17 @@ class Segments:
     def kv_bytes(self) -> int:
         """Bytes of both buffers, slack included."""
         return self.key.nbytes + self.value.nbytes
+
+    def enter(self) -> None:
+        """Have keys and values at hand: a pass calls this before it comes to the layer. Here they always are."""
+
+    def leave(self, new: int) -> None:
+        """Let keys and values go again: a pass calls this once it has appended `new` tokens and attended."""
+
+    def newest(self, new: int) -> tuple[Tensor, Tensor]:
+        """Give the last `new` tokens, which the pass just made has appended: keys and values [row, kv, new, dim]."""
+        slots = (self.starts + self.lengths - new)[..., None] + torch.arange(new, device=self.starts.device)
+        return self.key[slots], self.value[slots]
 
     def append(self, key: Tensor, value: Tensor) -> None:
         """Write new tokens [row, kv, new, dim] behind every segment."""
@@ -58,17 +70,17 @@ class Segments:
         lengths = self.lengths if dropped is None else self.lengths - dropped
         total = int(lengths.sum())
         self.room = max(room, ROOM, total // lengths.numel() // GROWTH)
-        laid, slots = _laid(lengths, self.room, total)
-        old, new = (segment_slots(first, lengths, total)[1] for first in (starts, laid))
+        places, slots = laid(lengths, self.room, total)
+        old, new = (segment_slots(first, lengths, total)[1] for first in (starts, places))
         for name in ("key", "value"):
             buffer: Tensor = getattr(self, name)
             moved = buffer.new_empty(slots, buffer.shape[1])
             moved[new] = buffer[old]
             setattr(self, name, moved)
-        self.starts, self.lengths = laid, lengths
+        self.starts, self.lengths = places, lengths
 
 
-def _laid(lengths: Tensor, room: int, total: int) -> tuple[Tensor, int]:
+def laid(lengths: Tensor, room: int, total: int) -> tuple[Tensor, int]:
     """Lay segments one after another: their starts, int64 [row, kv], and the slots that they take."""
     ends = (lengths.flatten().long() + room).cumsum(0)
     return (ends - lengths.flatten() - room).view(lengths.shape), total + room * lengths.numel()

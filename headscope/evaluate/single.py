@@ -17,6 +17,7 @@ from headscope.budget.precision import token_bytes
 from headscope.cache import RaggedCache
 from headscope.families import geometry
 from headscope.probing.prompt import ask
+from headscope.speculate import Report, SparseToDense
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Answered:
     """An answer. prompt_s: seconds until the first token. decode_s: from the first token to the last.
 
     kept_bytes: keys and values held at the end, as allocated. dense_bytes: those that a full cache would hold.
+    report: of speculation, if there was any.
     """
 
     text: str
@@ -33,6 +35,7 @@ class Answered:
     decode_s: float
     kept_bytes: int
     dense_bytes: int
+    report: Report | None = None
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -60,28 +63,38 @@ def answer(
     question: str,
     *,
     compressed: AbstractContextManager[Any] | None = None,
+    decoder: SparseToDense | None = None,
     max_new_tokens: int = 320,
 ) -> Answered:
-    """Answer a question about pictures (uint8 [height, width, 3]) greedily, inside an `hs.compress` block if given."""
+    """Answer a question about pictures (uint8 [height, width, 3]) greedily.
+
+    compressed: an `hs.compress` block to answer in. decoder: what drafts and verifies instead of plain decoding.
+    """
     inputs = ask(processor, list(images), question).to(model.device, dtype=model.dtype)
     cache = RaggedCache() if compressed is not None else None
     clock, start = Clock(model.device), now(model.device)
     with compressed if compressed is not None else nullcontext():
-        own = {} if cache is None else {_cache_name(model): cache}
+        own: dict[str, Any] = {} if cache is None else {cache_name(model): cache}
+        own |= {} if decoder is None else {"custom_generate": decoder}
         output = model.generate(
             **inputs, **own, do_sample=False, num_beams=1, max_new_tokens=max_new_tokens, stopping_criteria=[clock]
         )
     prompt = inputs["input_ids"].shape[1]
     ids = output[0, prompt:].cpu()
     dense = _dense_bytes(model, prompt + len(ids) - 1)
+    report, held = None, dense if cache is None else cache.kv_bytes
+    if decoder is not None:
+        report = decoder.report
+        held = report.whole_bytes + report.kept_bytes
     return Answered(
         text=processor.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False),
         prompt_tokens=prompt,
         tokens=len(ids),
         prompt_s=clock.ticks[0] - start,
         decode_s=clock.ticks[-1] - clock.ticks[0],
-        kept_bytes=dense if cache is None else cache.kv_bytes,
+        kept_bytes=held,
         dense_bytes=dense,
+        report=report,
     )
 
 
@@ -92,7 +105,7 @@ def now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def _cache_name(model: Any) -> str:
+def cache_name(model: Any) -> str:
     """Give the name by which this version of transformers takes a cache."""
     return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 

@@ -14,10 +14,11 @@ from headscope.budget import allocate
 from headscope.evaluate.ablation import Condition, Outcome
 from headscope.evaluate.answers import answer_pages
 from headscope.evaluate.words import page_text, words_right
+from headscope.families import geometry
 from headscope.page import Page
 from headscope.page.image import decode
 from headscope.scores import HeadScores
-from headscope.select import SELECTIONS
+from headscope.select import Selection, find_selection
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,11 @@ class Setting:
     def key(self) -> str:
         """The setting as text: the same for the same setting, in every run."""
         return json.dumps(asdict(self), sort_keys=True)
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """What `allocate` takes."""
+        return {"rule": self.rule, "per_head": self.per_head, "window": self.window, **self.rule_settings}
 
 
 @dataclass(frozen=True)
@@ -70,8 +76,10 @@ def settings(
 ) -> list[Setting]:
     """List the points: the full cache, then every rule x selection x budget; the rule `random` once for each seed.
 
-    prompt: tokens of a page's prompt, which the full cache keeps.
+    prompt: tokens of a page's prompt, which the full cache keeps. seeds: at least 1.
     """
+    if seeds < 1:
+        raise ValueError(f"`seeds` must be at least 1, got {seeds}")
     points = [Setting("full", "observation_window", prompt, window)]
     for rule, select, kept in product(rules, selections, per_head):
         extra = {"pool": pool} if select == "observation_window" else {}
@@ -91,18 +99,23 @@ def sweep(
     max_new_tokens: int = 320,
     batch: int = 20,
 ) -> Iterator[Point]:
-    """Yield how a model reads pages at each point of a sweep. Raises ValueError for a page whose text is not known."""
+    """Yield how a model reads pages at each point of a sweep.
+
+    Raises ValueError, before anything is read, for a page whose text is not known and for a point that cannot be.
+    """
     texts = [page_text(page) for page in pages]
     images = [decode(page.source, name=page.name) for page in pages]
     prompt = prompt_tokens(processor, images[0], question)
-    for point in points:
-        keywords = {"rule": point.rule, "per_head": point.per_head, "window": point.window, **point.rule_settings}
-        select = partial(SELECTIONS[point.select], **point.select_settings)
-        with compress(model, scores=scores, select=select, **keywords):
+    plans = [(point, _select(point), _kv_bytes(model, scores, prompt, point.keywords)) for point in points]
+    for point, select, kv_bytes in plans:
+        with compress(model, scores=scores, select=select, **point.keywords):
             answers = answer_pages(model, processor, images, question, max_new_tokens=max_new_tokens, batch=batch)
         read = tuple(words_right(*pair) for pair in zip(texts, answers, strict=True))
-        kv_bytes = _kv_bytes(model, scores, prompt, keywords)
         yield Point(point, kv_bytes, Outcome(Condition(point.rule), read))
+
+
+def _select(point: Setting) -> Selection:
+    return partial(find_selection(point.select, point.window), **point.select_settings)
 
 
 def prompt_tokens(processor: Any, image: Any, question: str) -> int:
@@ -117,4 +130,4 @@ def _kv_bytes(model: Any, scores: HeadScores, prompt: int, keywords: dict[str, A
     known = dict(keywords)
     if known["rule"] == "adaptive":
         known = {name: known[name] for name in ("per_head", "window")} | {"rule": "uniform"}
-    return allocate(scores, prompt=prompt, **known).kv_bytes(model.dtype)
+    return allocate(scores, prompt=prompt, **known).kv_bytes(model.dtype, geometry(model.config).head_dim)

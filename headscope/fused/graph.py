@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -23,27 +24,30 @@ class Graph(Generic[Given]):
         """Run the work to warm up, capture it, and leave lengths as they were; slack behind them is written."""
         self._layers, self._new = list(layers), new
         self._places = self._where()
-        rooms = [segments.room for segments in layers]
-        lengths = [segments.lengths.clone() for segments in layers]
-
-        def restore() -> None:
-            for segments, room, before in zip(layers, rooms, lengths, strict=True):
-                segments.room = room
-                segments.lengths.copy_(before)
-
-        if min(rooms) < new:
+        if min(segments.room for segments in layers) < new:
             raise ValueError(f"`layers` must have room for {new} tokens before a graph is captured; reserve it first")
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UPS):
+        with torch.cuda.device_of(layers[0].key):
+            self.given: Given = self._capture(work)
+
+    def _capture(self, work: Callable[[], Given]) -> Given:
+        """Warm up where all else runs, since kernels share counters, and capture on a stream of this very device."""
+        for _ in range(WARM_UPS):
+            with self._unchanged():
                 work()
-                restore()
-        torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self.given: Given = work()
-        restore()
+        with self._unchanged(), torch.cuda.graph(self._graph, stream=torch.cuda.Stream()):
+            return work()
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """Put lengths and room back at the end of the block, also after an exception."""
+        before = [(segments, segments.room, segments.lengths.clone()) for segments in self._layers]
+        try:
+            yield
+        finally:
+            for segments, room, lengths in before:
+                segments.room = room
+                segments.lengths.copy_(lengths)
 
     @property
     def stale(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ LLAMA_LIKE = frozenset({"llama", "mistral", "qwen2", "qwen3", "qwen2_vl_text", "
 STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn", "mrope"})  # frequencies that no length changes
 SPARSE = "headscope_sparse"  # attribute of a sparse projection's forward: its threshold, or None while it is off
 SINGLE = "headscope_single"  # and whether it is sparse for single rows only
+KNOWN_HOOKS = ("transformers.utils.output_capturing", "headscope.attach.")  # modules whose hooks change nothing here
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -71,11 +73,22 @@ class Stack:
         return any(linear.threshold is not None for linear in self.linears)
 
     @property
+    def weights(self) -> list[Tensor]:
+        """What every dense step reads: projections, norms and head; not the embedding's table."""
+        norms = [(each.attention_gain, each.feed_forward_gain, *each.rotary.gains) for each in self.layers]
+        own = [(linear.weight, linear.bias) for linear in self.linears]
+        return [tensor for part in [(self.gain,), *norms, *own] for tensor in part if tensor is not None]
+
+    @property
     def weight_bytes(self) -> int:
-        """Bytes of weights that every dense step reads: projections, norms and head; not the embedding's table."""
-        read = [self.gain, *(gain for layer in self.layers for gain in (layer.attention_gain, layer.feed_forward_gain))]
-        read += [tensor for linear in self.linears for tensor in (linear.weight, linear.bias) if tensor is not None]
-        return sum(tensor.nbytes for tensor in read)
+        """Bytes of the weights that every dense step reads."""
+        return sum(tensor.nbytes for tensor in self.weights)
+
+    @property
+    def marks(self) -> list[Any]:
+        """Say where the weights lie and how, and which inputs count: a graph of a step holds while this is the same."""
+        places = [(each.data_ptr(), each.stride()) for each in (self.embedding, *self.weights)]
+        return [*places, *(linear.threshold for linear in self.linears)]
 
 
 def find_stack(model: nn.Module) -> Stack | None:
@@ -87,7 +100,8 @@ def find_stack(model: nn.Module) -> Stack | None:
     head = getattr(model, "lm_head", None)
     if not _known(stack.config) or not _plain(head, stack.embed_tokens):
         return None
-    if not all(map(_untouched, stack.layers.modules())):
+    around = getattr(model, "model", stack), stack, stack.embed_tokens, stack.rotary_emb, stack.norm, head
+    if not all(map(_untouched, itertools.chain(around, stack.layers.modules()))):
         return None
     layers = [_layer(layer, stack.rotary_emb) for layer in stack.layers]
     found = [layer for layer in layers if layer is not None]
@@ -112,10 +126,11 @@ def _known(config: Any) -> bool:
 def _untouched(module: nn.Module) -> bool:
     """Tell whether nobody has hung a hook on a module, or put a forward of their own before that of its class.
 
-    The hooks that transformers leaves behind to record hidden states only look; sparse projections are known.
+    The hooks that transformers leaves behind to record hidden states only look, and those of `hs.compress` see to
+    what its decode steps do not need; sparse projections are known.
     """
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
-    others = [hook for hook in hooks if getattr(hook, "__module__", "") != "transformers.utils.output_capturing"]
+    others = [hook for hook in hooks if not (getattr(hook, "__module__", None) or "").startswith(KNOWN_HOOKS)]
     own = vars(module).get("forward")
     return not others and (own is None or getattr(own, SINGLE, False))
 
@@ -149,8 +164,12 @@ def _linear(module: Any) -> Linear:
 
 
 def _together(stack: Stack) -> bool:
-    """Tell whether all weights are of one dtype, on one device that is not "meta", with no hook of a split model."""
-    own = [stack.embedding, stack.head.weight, *(layer.q.weight for layer in stack.layers)]
-    first = own[0]
-    same = all(each.device == first.device and each.dtype == first.dtype for each in own)
-    return same and first.device.type != "meta" and first.dtype in (torch.bfloat16, torch.float16, torch.float32)
+    """Tell whether all weights are plain tensors on one device that is not "meta", and all matrices of one dtype.
+
+    A quantised or split weight may be a tensor of its own kind inside a plain nn.Linear.
+    """
+    first, own = stack.embedding, [stack.embedding, *stack.weights]
+    plain = all(type(each) in (Tensor, nn.Parameter) and each.device == first.device for each in own)
+    same = all(each.dtype == first.dtype for each in own if each.ndim > 1)
+    known = first.dtype in (torch.bfloat16, torch.float16, torch.float32)
+    return plain and same and known and first.device.type != "meta"

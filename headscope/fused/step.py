@@ -49,9 +49,11 @@ class FusedStep:
         """Run one layer on the residual stream [row * new, width], in place; give the stream's squares."""
         rows, new = positions.shape
         states = projected(residual, (layer.q, layer.k, layer.v), Norm(layer.attention_gain, squares, layer.eps))
+        segments.enter()
         held = segments.key, segments.value, segments.starts, segments.lengths
         query = rotate(states.view(rows, new, -1), positions, layer.rotary, *held)
         output = self.attend(query, segments, layer.scaling).reshape(rows * new, -1)
+        segments.leave(new)
         squares = added(output, layer.o, residual)
         output = fed_forward(residual, layer.gate, layer.up, Norm(layer.feed_forward_gain, squares, layer.eps))
         return added(output, layer.down, residual)
@@ -67,8 +69,8 @@ def attend(query: Tensor, segments: Segments, scaling: float) -> Tensor:
 
 def advance(layers: Sequence[Segments], new: int) -> None:
     """Count new tokens in all segments, in one operation where `tie_lengths` has tied them."""
-    tied = layers[0].lengths._base
-    if tied is not None and len(tied) == len(layers) and all(each.lengths._base is tied for each in layers):
+    tied = tied_lengths(layers)
+    if tied is not None:
         tied += new
     else:
         for segments in layers:
@@ -77,8 +79,23 @@ def advance(layers: Sequence[Segments], new: int) -> None:
         segments.room -= new
 
 
+def tied_lengths(layers: Sequence[Segments]) -> Tensor | None:
+    """Give the lengths of all layers as one tensor where `tie_lengths` has tied them; None: they are not tied."""
+    first = layers[0].lengths
+    places = [(each.lengths.untyped_storage().data_ptr(), each.lengths.storage_offset()) for each in layers]
+    if places != [(places[0][0], places[0][1] + at * first.numel()) for at in range(len(layers))]:
+        return None
+    return first.as_strided((len(layers), *first.shape), (first.numel(), *first.stride()))
+
+
 def tie_lengths(layers: Sequence[Segments]) -> Tensor:
-    """Put the lengths of all layers into one tensor, int32 [layer, row, kv], of which each layer keeps its own part."""
+    """Put the lengths of all layers into one tensor, int32 [layer, row, kv], of which each layer keeps its own part.
+
+    Lengths that are tied already stay where they are, and graphs that were captured on them hold.
+    """
+    tied = tied_lengths(layers)
+    if tied is not None:
+        return tied
     tied = torch.stack([segments.lengths for segments in layers])
     for segments, own in zip(layers, tied, strict=True):
         segments.lengths = own

@@ -67,12 +67,18 @@ class StepLayer(CacheLayerMixin):
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         """Append new keys and values [row, kv, new, dim]."""
+        self.segments.enter()
         self.segments.append(key_states, value_states)
         return self, self
 
     def attend(self, query: Tensor, scaling: float) -> Tensor:
         """Attend: [row, head, new, dim] -> [row, new, head, dim]."""
-        self.query, held = query, self.segments
+        self.query = query
+        output = self._attend(query, self.segments, scaling)
+        self.segments.leave(query.shape[2])
+        return output
+
+    def _attend(self, query: Tensor, held: Segments, scaling: float) -> Tensor:
         if isinstance(held, WindowedSegments):
             return held.attend(query, scaling)
         flat = held.key, held.value, held.starts, held.lengths

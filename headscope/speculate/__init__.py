@@ -10,12 +10,13 @@ from headscope.speculate.drafts import (
     early_exit,
     find_draft,
     head_budget,
+    none,
     observation_window,
     prompt_lookup,
     sinks_and_recent,
     text_guided,
 )
-from headscope.speculate.generate import generate
+from headscope.speculate.entry import generate
 from headscope.speculate.report import Report
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "find_draft",
     "generate",
     "head_budget",
+    "none",
     "observation_window",
     "prompt_lookup",
     "sinks_and_recent",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -14,18 +15,22 @@ from headscope.attach.entry import CACHE_NAMES
 from headscope.attach.step import Policy
 from headscope.families import attention_modules
 from headscope.runtime import Forward, StockForward
+from headscope.speculate.drafting import GraphedDrafting
 from headscope.speculate.drafts import Draft, EarlyExit, Kept, Lookup, check_settings, find_draft, nothing_kept
 from headscope.speculate.gamma import MOST, Auto, Fixed, accounted_cost
 from headscope.speculate.graphed import GraphedRounds, choose_forward, why_not
 from headscope.speculate.handback import Held, hand_back
+from headscope.speculate.offload import Offload, check_offload, offloading
 from headscope.speculate.prefill import Filled, prefill
 from headscope.speculate.processors import Processors
 from headscope.speculate.refresh import Refresh, check_refresh, choose_anew
 from headscope.speculate.refusals import check_generation
 from headscope.speculate.report import Clock, Report
-from headscope.speculate.rounds import Rounds
+from headscope.speculate.rounds import Played, Rounds
 from headscope.speculate.state import State
 from headscope.speculate.stops import Stops, with_stop_strings
+
+AWAY = "the full cache is in the CPU's memory"
 
 
 class SparseToDense:
@@ -42,7 +47,9 @@ class SparseToDense:
     "falling": when fewer tokens stand than did before; None: never.
     forward: model -> Forward, what runs the steps; None: fused kernels on a GPU where the model's stack is like
     Llama's, else the model's own forward. graph: run rounds as CUDA graphs where that can be; the report says which.
-    report: of the last call.
+    offload: keep the full cache in the CPU's memory, and bring it to the GPU layer by layer while the layers before it
+    compute; the draft's cache stays on the GPU. resident: layers of it, the first ones, that stay there too; those that
+    early_exit runs always do. report: of the last call.
     """
 
     def __init__(
@@ -56,11 +63,14 @@ class SparseToDense:
         refresh: int | str | None = None,
         forward: Callable[[Any], Forward] | None = None,
         graph: bool = True,
+        offload: bool = False,
+        resident: int = 0,
         **settings: Any,
     ) -> None:
         self.draft = find_draft(draft)
         check_settings(self.draft, settings)
         check_refresh(refresh)
+        check_offload(offload, resident)
         if gamma != "auto" and (isinstance(gamma, bool) or not isinstance(gamma, int) or not 1 <= gamma <= MOST):
             raise ValueError(f'`gamma` must be a whole number from 1 to {MOST} or "auto", got {gamma!r}')
         if stop_strings is not None and tokenizer is None:
@@ -68,6 +78,7 @@ class SparseToDense:
         self.gamma, self.refresh, self.settings = gamma, refresh, settings
         self.streamer, self.tokenizer, self.stop_strings = streamer, tokenizer, stop_strings
         self.make_forward, self.graph = forward or choose_forward, graph
+        self.offload, self.resident = offload, resident
         self.report = Report()
 
     @torch.no_grad()
@@ -92,10 +103,19 @@ class SparseToDense:
             self.streamer.put(input_ids.cpu())
         pad = generation_config._pad_token_tensor
         stops = Stops(criteria, self.streamer, input_ids.shape[1], len(input_ids), None if pad is None else int(pad))
-        ids = self._decode(model, input_ids, model_kwargs, draft, stops, held, logits_processor, generation_config)
+        with self._offloaded(model, draft) as offload:
+            given = model_kwargs, draft, stops, held, logits_processor, generation_config, offload
+            ids = self._decode(model, input_ids, *given)
         if self.streamer is not None:
             self.streamer.end()
         return as_output(ids, held.cache, generation_config)
+
+    def _offloaded(self, model: Any, draft: Draft) -> AbstractContextManager[Offload | None]:
+        """Give what holds the full cache in the CPU's memory inside a block; None: nothing does."""
+        if not self.offload:
+            return nullcontext()
+        resident = max(self.resident, draft.layers if isinstance(draft, EarlyExit) else 0)
+        return offloading(next(model.parameters()).device, len(attention_modules(model)), resident)
 
     def _decode(
         self,
@@ -107,25 +127,26 @@ class SparseToDense:
         held: Held,
         processors: LogitsProcessorList,
         config: Any,
+        offload: Offload | None,
     ) -> Tensor:
         """Read the prompt and play rounds: int64 [row, token]."""
         start = time.perf_counter()
         own = isinstance(draft, Kept)
         policy = draft.policy if isinstance(draft, Kept) else nothing_kept(model)
         room = stops.longest - input_ids.shape[1] + MOST + 1
-        filled = prefill(model, input_ids, config, kwargs, policy, own, room)
+        filled = prefill(model, input_ids, config, kwargs, policy, own, room, offload)
         state = begin(input_ids, filled, stops)
         forward, found = self.make_forward(model), Processors(processors)
         reason = why_not(forward, draft, found, state.ids.device) if self.graph else "no graph: `graph` is false"
-        self.report = Report(
-            draft=_name(self.draft), gamma=self.gamma, graphed=reason is None, path=reason or "graphed"
-        )
-        kind = Rounds if reason else GraphedRounds
+        kind, path = _kind(reason, offload is not None)
+        whole = kind is GraphedRounds
+        self.report = Report(draft=_name(self.draft), gamma=self.gamma, graphed=whole, path=path)
         rounds = kind(state, draft, forward, found, stops, config.do_sample, self.report, Clock(state.ids.device))
         rounds.begin(filled.logits)
         self.report.prompt_s = time.perf_counter() - start
         self._play(model, rounds, filled, policy)
         self._note(rounds, input_ids.shape[1], time.perf_counter() - start)
+        self.report.staged_bytes = 0 if offload is None else offload.staged_bytes
         if held.cache is not None and (
             config.return_dict_in_generate or getattr(held.cache, "_is_user_defined", False)
         ):
@@ -137,13 +158,17 @@ class SparseToDense:
         modules, observer = attention_modules(model), StockForward(model)
         while not rounds.stops.done:
             gamma, due, before = chooser.choose(rounds.left - 1), refresh.due, list(rounds.lengths)
-            played = rounds.play(gamma, observer if due else None)
+            played = self.play(rounds, gamma, observer if due else None)
             chooser.learn(played.gamma, played.accepted, played.draft_s, played.verify_s)
             if due and not rounds.stops.done:
                 counts = [now - then for now, then in zip(rounds.lengths, before, strict=True)]
                 choose_anew(rounds, filled, policy, modules, counts)
                 self.report.refreshes += 1
             refresh.note(played, due)
+
+    def play(self, rounds: Rounds, gamma: int, observer: StockForward | None = None) -> Played:
+        """Play a round; a subclass may do so in another way."""
+        return rounds.play(gamma, observer)
 
     def _chooser(self, model: Any, rounds: Rounds, filled: Filled) -> Fixed | Auto:
         if self.gamma != "auto":
@@ -191,6 +216,13 @@ def as_output(ids: Tensor, cache: Any, config: Any) -> Any:
     name = next(name for name in CACHE_NAMES if name in GenerateDecoderOnlyOutput.__dataclass_fields__)
     output: Any = GenerateDecoderOnlyOutput
     return output(sequences=ids, **{name: cache})
+
+
+def _kind(reason: str | None, offloaded: bool) -> tuple[type[Rounds], str]:
+    """Choose the rounds, and say what they are. reason: what prevents graphs, if anything does."""
+    if reason:
+        return Rounds, f"{reason}; {AWAY}" if offloaded else reason
+    return (GraphedDrafting, f"drafting graphed, verification not: {AWAY}") if offloaded else (GraphedRounds, "graphed")
 
 
 def _name(function: Any) -> str:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from headscope.attach.plan import FixedPlan, Plan, make_plan
 from headscope.attach.step import Policy
 from headscope.budget import Budget
+from headscope.budget.plan import Rule
 from headscope.families import geometry
 from headscope.scores import HeadScores
 from headscope.select import Selection, find_selection
@@ -60,6 +61,8 @@ def head_budget(
     budget: Budget | str | Path | None = None,
     scores: HeadScores | str | Path | None = None,
     per_head: int | None = None,
+    rule: str | Rule | None = None,
+    window: int | None = None,
     select: str | Selection = "observation_window",
     pool: int | None = None,
     **plan: Any,
@@ -69,11 +72,9 @@ def head_budget(
     per_head: average of a KV head's kept prompt tokens. select: which are kept, by name or as a function. pool: of
     observation_window.
     """
-    keywords = {"scores": scores, "per_head": per_head} | plan
-    made = make_plan(
-        budget, {name: value for name, value in keywords.items() if value is not None}, geometry(_config(model))
-    )
-    return _kept(made, _pooled(select, pool))
+    keywords = {"scores": scores, "per_head": per_head, "rule": rule, "window": window} | plan
+    given = {name: value for name, value in keywords.items() if value is not None}
+    return _kept(make_plan(budget, given, geometry(_config(model))), _pooled(select, pool))
 
 
 def observation_window(
@@ -122,6 +123,10 @@ def prompt_lookup(model: nn.Module, /, *, ngram: int = 2) -> Lookup:
     names = ("image_token_id", "video_token_id")
     never = [token for name in names if (token := getattr(config, name, None)) is not None]
     return Lookup(partial(lookup.find, ngram=ngram, tokens=config.get_text_config().vocab_size, never=tuple(never)))
+
+
+def none(model: nn.Module, /) -> None:
+    """No draft: plain decoding, where a draft must be named."""
 
 
 DRAFTS: dict[str, Callable[..., Draft]] = {

@@ -11,6 +11,7 @@ FADE = 0.97  # weight of a trial against that of the next one: about the last 30
 PRIOR = (3.0, 1.0)  # tokens that stood and that fell before the first trial
 KEPT = 8  # measurements of one kind that count: the shortest of them, since all disturbances make times longer
 PLAIN_FIRST = 2  # plain rounds before the first draft: the first may have compiled something
+STEPS = (0, 1, 2, 3, 4, 6, 9, 12, 15)  # what is chosen from: on a GPU each number is a graph of its own
 SLACK = 0.02  # of all time so far: what trying a draft again may lose
 
 
@@ -75,6 +76,7 @@ class Auto:
         if self.rounds < PLAIN_FIRST or most < 1:
             return 0
         best = best_gamma(self.acceptance, self.draft, self.verify, min(most, MOST))
+        best = max(step for step in STEPS if step <= best)
         if best and self.lost <= SLACK * self.spent + self.draft:
             return best
         loss = self.draft + self.verify(1) - 1 - self.acceptance  # of drafting a single token

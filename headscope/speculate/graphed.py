@@ -55,7 +55,7 @@ def why_not(forward: Any, draft: Draft, processors: Processors, device: torch.de
 
 @dataclass(frozen=True, eq=False)
 class Captured:
-    """A round of so many draft tokens. told: what `settle` gives, in place. places: of the buffers it was captured on."""
+    """A round of so many draft tokens. told: what `settle` gives, in place. places: of the buffers it runs on."""
 
     draft: torch.cuda.CUDAGraph
     verify: torch.cuda.CUDAGraph

@@ -72,7 +72,10 @@ def dense(segments: Segments, tokens: int) -> tuple[Tensor, Tensor]:
     there = back <= segments.lengths[..., None]
     slots = torch.where(there, segments.starts[..., None] + segments.lengths[..., None] - back, 0)
     hidden = ~there[..., None]
-    return segments.key[slots].masked_fill(hidden, 0), segments.value[slots].masked_fill(hidden, 0)
+    segments.enter()
+    found = segments.key[slots].masked_fill(hidden, 0), segments.value[slots].masked_fill(hidden, 0)
+    segments.leave(0)
+    return found
 
 
 def hand_back(rounds: Rounds, filled: Filled, held: Held) -> None:

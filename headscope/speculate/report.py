@@ -20,7 +20,8 @@ class Report:
     tokens, how many blocks had it. rounds: passes of the dense model after the prompt's. row_rounds: the same, each row
     that went on counted once. blocks: proposed and accepted tokens of each of those, in order. emitted: tokens of the
     answers. gammas: draft tokens of each round. prompt_s, draft_s, verify_s, rest_s: seconds. whole_bytes, kept_bytes:
-    of both caches, as allocated. graphed: whether the steps ran as CUDA graphs. path: what ran, or why not.
+    of both caches, as allocated. staged_bytes: of the buffers through which an offloaded cache comes to the device; 0:
+    it was there. graphed: whether the steps ran as CUDA graphs. path: what ran, or why not.
     """
 
     draft: str = ""
@@ -42,6 +43,7 @@ class Report:
     rest_s: float = 0.0
     whole_bytes: int = 0
     kept_bytes: int = 0
+    staged_bytes: int = 0
     graphed: bool = False
     path: str = ""
 

@@ -29,9 +29,10 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Played:
-    """A round. gamma: draft tokens of each row. accepted: of each row that went on, how many stood. Seconds."""
+    """A round. gamma: draft tokens of each row. offered, accepted: of each row that went on. Seconds."""
 
     gamma: int
+    offered: list[int]
     accepted: list[int]
     draft_s: float
     verify_s: float
@@ -83,11 +84,12 @@ class Rounds:
         told = self.run(gamma, observer)
         going, before = self.going, list(self.lengths)
         self._note(told)
-        accepted = [self._count(told[row], self.lengths[row] - before[row]) for row in going]
+        counts = [self._count(told[row], self.lengths[row] - before[row]) for row in going]
         spent = self.clock.read()
         self.report.draft_s += spent["draft"]
         self.report.verify_s += spent["verify"]
-        return Played(gamma, accepted, spent["draft"], spent["verify"])
+        offered, accepted = [each for each, _ in counts], [each for _, each in counts]
+        return Played(gamma, offered, accepted, spent["draft"], spent["verify"])
 
     def run(self, gamma: int, observer: StockForward | None = None) -> list[list[int]]:
         """Run a round on the device; give what it tells the host (`settle`)."""
@@ -187,14 +189,14 @@ class Rounds:
             self.frozen[row] = bool(frozen)
         self.stops.follow(self.state, self.lengths, self.frozen)
 
-    def _count(self, told: list[int], emitted: int) -> int:
-        """Count one row's block in the report; give how many proposals stood and were emitted."""
+    def _count(self, told: list[int], emitted: int) -> tuple[int, int]:
+        """Count one row's block in the report; give how many tokens it proposed, and how many of them it emitted."""
         _, stood, _, *proposed = told
         offered = sum(token >= 0 for token in proposed)
         if emitted <= stood:  # the answer ends within the block: nobody asked for what would have followed
             offered = stood = max(0, emitted)
         self.report.count(offered, stood)
-        return stood
+        return offered, stood
 
 
 def _chances(proposal: Proposal, scores: Tensor) -> Tensor:

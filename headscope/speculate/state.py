@@ -53,9 +53,7 @@ class State:
     def catch_up(self, new: int) -> None:
         """Give the draft's segments the dense keys and values of the last `new` tokens."""
         for whole, kept in zip(self.whole, self.kept or (), strict=False):
-            first = whole.starts + whole.lengths - new
-            slots = first[..., None] + torch.arange(new, device=first.device)
-            kept.append(whole.key[slots], whole.value[slots])
+            kept.append(*whole.newest(new))
 
     def layers(self) -> list[Segments]:
         """Give all segments, the draft's after the dense ones."""

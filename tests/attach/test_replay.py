@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -14,6 +18,7 @@ from headscope.budget import Budget
 from headscope.cache import RaggedCache
 from headscope.families import geometry, language_model
 from tests.attach.models import CACHE, MODELS, tokens
+from tests.fused.test_sparse import thresholds
 
 NEW = {"max_new_tokens": 40, "do_sample": False}
 
@@ -102,6 +107,14 @@ def test_a_hook_on_a_module_is_seen() -> None:
         handle.remove()
 
 
+def test_a_model_that_is_being_compiled_runs_its_own_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    model, inputs = MODELS["llama"]()
+    with hs.compress(model, budget(model)):
+        model.generate(**inputs, **NEW)
+    assert Called.calls == 0
+
+
 def test_what_logits_alone_cannot_give_comes_from_the_model() -> None:
     model, inputs = MODELS["llama"]()
     with hs.compress(model, budget(model)):
@@ -123,3 +136,104 @@ def test_the_model_has_its_own_forward_back() -> None:
         model.generate(**inputs, **NEW)
         raise RuntimeError
     assert "forward" not in vars(model) and vars(model).keys() == before.keys()
+
+
+def two_turns(graph: bool, between: Callable[[Any], AbstractContextManager[Any]]) -> torch.Tensor:
+    """Give the second of two turns on one cache, inside a block that changes the model."""
+    model, cache = MODELS["llama"]()[0], RaggedCache()
+    with hs.compress(model, budget(model), graph=graph):
+        first = model.generate(input_ids=tokens(40), **{CACHE: cache}, max_new_tokens=6)
+        more = torch.cat([first, tokens(5, seed=3)], dim=1)
+        with between(model):
+            return model.generate(input_ids=more, **{CACHE: cache}, max_new_tokens=12)
+
+
+@contextmanager
+def hooked(model: Any) -> Iterator[None]:
+    hook = language_model(model).layers[1].self_attn.o_proj.register_forward_pre_hook(lambda _, args: (args[0] * 0,))
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def moved(model: Any) -> Iterator[None]:
+    weight = language_model(model).layers[1].mlp.up_proj.weight
+    before = weight.data
+    weight.data = before.flip(0).contiguous()
+    try:
+        yield
+    finally:
+        weight.data = before
+
+
+def sparse(model: Any) -> AbstractContextManager[Any]:
+    return hs.sparsify(model, thresholds(model, 1.0))
+
+
+@pytest.mark.parametrize("between", [hooked, moved, sparse])
+def test_a_model_that_changes_between_turns_is_captured_anew_or_runs_itself(between: Any) -> None:
+    expected = two_turns(False, between)
+    made = Called.made
+    assert torch.equal(two_turns(True, between), expected)
+    assert Called.made - made == (1 if between is hooked else 2)
+
+
+def test_a_model_that_changes_between_steps_of_ones_own_loop_is_seen() -> None:
+    model, found = MODELS["llama"]()[0], []
+    for graph in (False, True):
+        cache, ids = RaggedCache(), tokens(40)
+        with torch.no_grad(), hs.compress(model, budget(model), graph=graph, pieces=False):
+            model(input_ids=ids, **{CACHE: cache})
+            for place in range(40, 46):
+                with hooked(model) if place % 2 else nullcontext():
+                    step = model(
+                        input_ids=tokens(1, seed=place), position_ids=torch.tensor([[place]]), **{CACHE: cache}
+                    )
+        found.append(step.logits)
+    torch.testing.assert_close(*found)
+    assert Called.calls == 3
+
+
+def test_a_copy_of_a_cache_goes_on_by_itself() -> None:
+    model, _ = MODELS["llama"]()
+    cache = RaggedCache()
+    with hs.compress(model, budget(model)):
+        first = model.generate(input_ids=tokens(40), **{CACHE: cache}, max_new_tokens=6)
+        copied = copy.deepcopy(cache)
+        assert cache.layers[0].replay is not None and copied.layers[0].replay is None
+        more = torch.cat([first, tokens(5, seed=3)], dim=1)
+        ends = [model.generate(input_ids=more, **{CACHE: own}, max_new_tokens=6) for own in (copied, cache)]
+    assert torch.equal(*ends) and Called.made == 2
+
+
+def test_a_mask_that_leaves_tokens_out_is_refused_as_without_a_graph() -> None:
+    model, cache = MODELS["llama"]()[0], RaggedCache()
+    with torch.no_grad(), hs.compress(model, budget(model)):
+        model.generate(input_ids=tokens(40), **{CACHE: cache}, max_new_tokens=6)
+        place = torch.tensor([[cache.get_seq_length()]])
+        with pytest.raises(ValueError, match=r"`attention_mask` must be \[1, 46\]"):
+            model(input_ids=tokens(1), attention_mask=torch.ones(1, 1), position_ids=place, **{CACHE: cache})
+
+
+def test_a_cache_that_is_dropped_takes_its_graph_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Weak(Called):
+        """Like a CUDA graph, does not hold the work it was made of."""
+
+        def __init__(self, work: Any, layers: Any, new: int) -> None:
+            super().__init__(work, layers, new)
+            held = weakref.WeakMethod(work)
+            self._work = lambda: held()()  # type: ignore[misc]
+
+    monkeypatch.setattr(replay, "Graph", Weak)
+    model, cache = MODELS["llama"]()[0], RaggedCache()
+    with hs.compress(model, budget(model)):
+        model.generate(input_ids=tokens(40), **{CACHE: cache}, max_new_tokens=6)
+    held = weakref.ref(cache.layers[0].replay), weakref.ref(cache.layers[0].segments)
+    gc.disable()
+    try:
+        del cache
+        assert [each() for each in held] == [None, None]
+    finally:
+        gc.enable()

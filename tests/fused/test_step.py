@@ -12,8 +12,8 @@ from transformers import DynamicCache
 from headscope.cache.segments import Segments
 from headscope.families import language_model
 from headscope.fused import fuse
-from headscope.fused.step import tie_lengths
-from tests.attach.models import CACHE, MODELS
+from headscope.fused.step import advance, tie_lengths
+from tests.attach.models import CACHE, MODELS, text_model
 
 STRAIGHT = [name for name in MODELS if "sliding" not in name]
 
@@ -94,3 +94,48 @@ def test_a_step_reads_its_weights_once() -> None:
     assert step is not None
     own = sum(each.nbytes for each in model.parameters()) - model.get_input_embeddings().weight.nbytes
     assert step.stack.weight_bytes == own
+
+
+@pytest.mark.parametrize("where", ["lm_head", "model", "model.embed_tokens", "model.norm"])
+def test_a_hook_around_the_layers_is_seen(where: str) -> None:
+    model, _ = MODELS["llama"]()
+    handle = model.get_submodule(where).register_forward_hook(lambda *given: None)
+    try:
+        assert fuse(model) is None
+    finally:
+        handle.remove()
+    assert fuse(model) is not None
+
+
+def test_a_weight_that_is_a_tensor_of_its_own_kind_is_left_to_the_model() -> None:
+    class Packed(torch.Tensor):
+        """Stands for a weight that is quantised, or split over devices, inside a plain nn.Linear."""
+
+    projection = language_model(model := text_model("llama")).layers[1].mlp.up_proj
+    assert fuse(model) is not None
+    projection.weight = nn.Parameter(projection.weight.detach().as_subclass(Packed), requires_grad=False)
+    assert fuse(model) is None
+
+
+def test_marks_tell_where_weights_lie_and_how() -> None:
+    model = text_model("qwen3")
+    before = fuse(model).stack.marks  # type: ignore[union-attr]
+    assert fuse(model).stack.marks == before  # type: ignore[union-attr]
+    weight = language_model(model).layers[2].self_attn.k_proj.weight
+    flat = weight.data.view(-1)
+    weight.data = flat.view(weight.shape[1], weight.shape[0]).t()  # in its own memory, as a sparse block does
+    assert fuse(model).stack.marks != before  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_lengths_that_are_tied_stay_where_they_are(mode: Any) -> None:
+    layers = prefilled(*MODELS["llama"]())[0]
+    with mode():
+        tied = tie_lengths(layers)
+        again = tie_lengths(layers)
+        assert torch.equal(again, tied) and again.data_ptr() == tied.data_ptr() == layers[0].lengths.data_ptr()
+        advance(layers, 2)
+        assert [each.lengths.tolist() for each in layers] == tied.tolist()
+        layers[1].lengths = layers[1].lengths.clone()
+        other = tie_lengths(layers)
+    assert torch.equal(other, tied) and other.data_ptr() != tied.data_ptr()

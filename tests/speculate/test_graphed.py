@@ -104,3 +104,17 @@ def test_what_prevents_a_graph_is_said() -> None:
     for processor in (RepetitionPenaltyLogitsProcessor(1.2), TypicalLogitsWarper(0.9)):
         other = Processors(LogitsProcessorList([processor]))
         assert type(processor).__name__ in str(why_not(fused, kept, other, GPU))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_gammas_that_take_turns_are_captured_once_each(mode: Any, rerun: None) -> None:
+    class Turns(SparseToDense):
+        def play(self, rounds: Any, gamma: int, observer: Any = None) -> Any:
+            return super().play(rounds, min(gamma, 1 + self.report.rounds % 3), observer)
+
+    model, inputs = MODELS["llama"]()
+    expected = model.generate(**inputs, **NEW)
+    draft = Turns("observation_window", per_head=20, window=8, gamma=3, forward=fuse)
+    with mode():
+        assert torch.equal(model.generate(**inputs, **NEW, custom_generate=draft), expected)
+    assert draft.report.rounds > 6 and Rerun.made == len(set(draft.report.gammas))

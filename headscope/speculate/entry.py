@@ -26,6 +26,8 @@ def generate(
     tokenizer: Any = None,
     stop_strings: str | Sequence[str] | None = None,
     refresh: int | str | None = None,
+    offload: bool = False,
+    resident: int = 0,
     **kwargs: Any,
 ) -> Any:
     """Give what `model.generate(**inputs, **kwargs)` gives, decoded by a draft and verified (`SparseToDense`).
@@ -44,6 +46,8 @@ def generate(
             tokenizer=tokenizer,
             stop_strings=stop_strings,
             refresh=refresh,
+            offload=offload,
+            resident=resident,
             **settings,
         )
     check_arguments(given | kwargs)
