@@ -24,19 +24,38 @@ if TYPE_CHECKING:
     from headscope.cache import RaggedCache
     from headscope.probing.run import probe
     from headscope.scores import HeadScores
+    from headscope.sparsity import Thresholds, sparsify
+    from headscope.speculate import SparseToDense, generate
 
 __version__ = "0.1.0"
-__all__ = ["Budget", "HeadScores", "RaggedCache", "__version__", "account", "allocate", "compress", "probe"]
+__all__ = [
+    "Budget",
+    "HeadScores",
+    "RaggedCache",
+    "SparseToDense",
+    "Thresholds",
+    "__version__",
+    "account",
+    "allocate",
+    "compress",
+    "generate",
+    "probe",
+    "sparsify",
+]
 
 
 HOMES = {
     "Budget": "headscope.budget",
     "HeadScores": "headscope.scores",
     "RaggedCache": "headscope.cache",
+    "SparseToDense": "headscope.speculate",
+    "Thresholds": "headscope.sparsity",
     "account": "headscope.accounting",
     "allocate": "headscope.budget",
     "compress": "headscope.attach",
+    "generate": "headscope.speculate",
     "probe": "headscope.probing.run",
+    "sparsify": "headscope.sparsity",
 }
 
 

@@ -1,16 +1,19 @@
 """What the README says is what the result files hold, and its commands name verbs that exist."""
 
 import json
+import pkgutil
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headscope.cli import result
 from headscope.cli.summary import of_ablation, of_scores, of_sweep, share
 from headscope.cli.verbs import VERBS
 from headscope.evaluate.ablation import Condition, Outcome
 from headscope.evaluate.words import WordsRight
+from headscope.report.decode_cells import Cells
 from headscope.scores import HeadScores
 
 ROOT = Path(__file__).parents[1]
@@ -83,6 +86,42 @@ def test_the_kernels_are_those_of_the_result_file() -> None:
         assert row[0] == ", ".join(map(str, cell["cell"]))
         figures = (cell["equal"]["tb_per_s"], cell["of_sdpa"], cell["ragged"]["tb_per_s"], cell["of_equal"])
         assert row[1:] == [f"{figure:.2f}" for figure in figures]
+
+
+@pytest.mark.parametrize("bench", sorted({"decode", "memory", *re.findall(r"<!-- end of (\S+) -->", README)}))
+def test_a_benchs_table_and_its_result_file_come_together(bench: str) -> None:
+    shown = README.split(f"<!-- {bench} -->")[1].split(f"<!-- end of {bench} -->")[0].strip()
+    file = BENCH / f"{bench}-cuda.json"
+    assert bool(shown) == file.is_file() == file.with_suffix(".png").is_file()
+    if shown:
+        table = pkgutil.resolve_name(result.BENCHES[bench])
+        assert shown == table(result.read(file), f"scores/bench/{bench}-cuda.json"), "run docs/tables.py"
+
+
+def test_a_small_budget_decodes_as_fast_as_it_must() -> None:
+    """Batch 1, budget 256: flat to 32K, near the time of the weights, and 1.87x over the graphed full cache there."""
+    cells = Cells.of(result.read(BENCH / "decode-cuda.json"))
+    for shape, weights_ms in cells.weights_ms.items():
+        found = [cells.budget((shape, 1, context), 256) for context in (2048, 8192, 32768)]
+        times = [row["ms_per_token"] for row in found if row]
+        assert len(times) == 3 and max(times) <= 1.05 * min(times) and max(times) <= 1.25 * weights_ms
+    vicuna = ("vicuna-7b", 1, 32768)
+    full, kept = cells.full(vicuna), cells.budget(vicuna, 256)
+    assert full and kept and full["ms_per_token"] >= 1.87 * kept["ms_per_token"]
+
+
+def test_a_small_budget_saves_the_memory_that_it_must() -> None:
+    """Vicuna-7B at 32K against the leanest full cache: peak 47 %, end 52 % lower; selection under 5 % and 256 MiB."""
+    cells = result.read(BENCH / "memory-cuda.json")["cells"]
+    here = [row for row in cells if (row["shape"], row["context"]) == ("vicuna-7b", 32768)]
+    full = [row for row in here if row["run"] in ("transformers", "full")]
+    (kept,) = (row for row in here if row["run"] == "budget")
+    assert len(full) == 2
+    assert kept["peak_mib"] <= 0.53 * min(row["peak_mib"] for row in full)
+    assert kept["steady_mib"] <= 0.48 * min(row["steady_mib"] for row in full)
+    plain, selecting = sorted((row for row in here if row["run"] == "prefill"), key=lambda row: "budget" in row)
+    assert selecting["prefill_s"] <= 1.05 * plain["prefill_s"]
+    assert selecting["prefill_mib"] <= plain["prefill_mib"] + 256
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

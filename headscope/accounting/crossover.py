@@ -88,10 +88,10 @@ def crossover(
     rate = batch * (1 - keep.kv) * precision.kv_bytes  # bytes saved for each number of the cache
     if rate == 0:
         return None
-    return _reach(shape, wanted / rate)
+    return reach(shape, wanted / rate)
 
 
-def _reach(shape: Shape, numbers: float) -> float | None:
+def reach(shape: Shape, numbers: float) -> float | None:
     """Give the context at which a sequence's cache shows so many numbers; None where sliding windows stop it before."""
     seen, start = 0.0, 0.0
     for end in sorted({layer.window or float("inf") for layer in shape.layers}):

@@ -56,3 +56,12 @@ def said(bounds: tuple[float, float, float], digits: int = 5) -> dict[str, float
         name: None if math.isnan(value) else round(value, digits)
         for name, value in zip(("mean", "low", "high"), bounds, strict=True)
     }
+
+
+def turning(advantages: Mapping[int, float]) -> float | None:
+    """Give where the line through all advantages is zero, beyond them or not; None where it does not rise."""
+    contexts, values = list(advantages), list(advantages.values())
+    if len(set(contexts)) < 2:
+        return None
+    slope, start = statistics.linear_regression(contexts, values)
+    return -start / slope if slope > 0 else None

@@ -20,10 +20,11 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
+from headscope.bench.checks import check_counts, check_shapes
 from headscope.bench.clock import DEVICE, copy_rate
 from headscope.bench.provenance import provenance
 from headscope.bench.shapes import random_model
-from headscope.bench.step import Rig, dense_attentions, kv_bytes, step_ms
+from headscope.bench.step import WINDOW, Rig, dense_attentions, kv_bytes, step_ms
 from headscope.files import write_atomically
 
 SHAPES = ("qwen2-vl-7b", "vicuna-7b", "mistral-7b", "llama-3.1-8b")
@@ -39,12 +40,12 @@ Row = dict[str, Any]
 
 
 def measure(
-    shapes: Sequence[str] = SHAPES,
-    contexts: Sequence[int] = CONTEXTS,
-    batches: Sequence[int] = BATCHES,
-    budgets: Sequence[int] = BUDGETS,
-    layers: int | None = None,
-    stock: bool = True,
+    shapes: Sequence[str],
+    contexts: Sequence[int],
+    batches: Sequence[int],
+    budgets: Sequence[int],
+    layers: int | None,
+    stock: bool,
 ) -> Iterator[Row]:
     """Time all cells. layers: fewer than the shape has, for a try. stock: transformers' own loop too."""
     copy = copy_rate()
@@ -124,12 +125,25 @@ def stock_step(rig: Rig, batch: int, context: int, repeats: int = 7) -> Row:
     return {"ms_per_token": round(statistics.median(times), 3), "spread_ms": round(max(times) - min(times), 3)}
 
 
-def run(out: Path, commit: str | None = None, **grid: Any) -> dict[str, Any]:
+def run(
+    out: Path,
+    commit: str | None = None,
+    *,
+    shapes: Sequence[str] = SHAPES,
+    contexts: Sequence[int] = CONTEXTS,
+    batches: Sequence[int] = BATCHES,
+    budgets: Sequence[int] = BUDGETS,
+    layers: int | None = None,
+    stock: bool = True,
+) -> dict[str, Any]:
     """Measure all cells and write them, after each cell anew."""
+    check_shapes(shapes)
+    check_counts(contexts=contexts, batches=batches, layers=[1 if layers is None else layers])
+    check_counts(WINDOW, budgets=budgets)
     if not torch.cuda.is_available():
         raise ValueError("decoding is measured on a GPU, and PyTorch sees none here; run this on a CUDA machine")
     results: dict[str, Any] = {"bench": "decode", **provenance(DEVICE, commit), "shapes": [], "cells": []}
-    for row in measure(**grid):
+    for row in measure(shapes, contexts, batches, budgets, layers, stock):
         results["cells" if "cache" in row else "shapes"].append(row)
         print(json.dumps(row), flush=True)
         write_atomically(out, json.dumps(results, indent=1) + "\n")

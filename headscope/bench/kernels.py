@@ -1,7 +1,7 @@
 """The kernels on a GPU: each against its reference, then decode attention's speed on equal and ragged lengths.
 
-Runs as ``python -m headscope.bench.kernels out.json [commit]``. Every section prints its results as JSON lines; one
-that fails says so, and the others run on.
+Runs as ``headscope bench kernels`` or ``python -m headscope.bench.kernels out.json [commit]``. Every section prints its
+results as JSON lines; one that fails says so, and the others run on.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from headscope.bench.checks import check_sections
 from headscope.bench.clock import DEVICE, copy_rate, graph_ms, speed
 from headscope.bench.kernel_checks import check_decode, check_graph, check_large, check_moves
 from headscope.bench.kernel_tuning import tune
@@ -177,8 +178,9 @@ SECTIONS: dict[str, Callable[[float], Rows]] = {
 }
 
 
-def run(out: Path, commit: str | None = None) -> dict[str, Any]:
-    """Run every section and write what it gave, after each section anew."""
+def run(out: Path, commit: str | None = None, only: Sequence[str] | None = None) -> dict[str, Any]:
+    """Run every section, or those named, and write what it gave, after each section anew."""
+    check_sections(only or (), (*SECTIONS, "tune"))
     if not torch.cuda.is_available():
         raise ValueError("the kernels are measured on a GPU, and PyTorch sees none here; run this on a CUDA machine")
     began = time.monotonic()
@@ -187,6 +189,8 @@ def run(out: Path, commit: str | None = None) -> dict[str, Any]:
     print(json.dumps(results), flush=True)
     sections: dict[str, Callable[[float], Rows]] = {**SECTIONS, "tune": partial(tune, until=began + DEADLINE_S)}
     for name, section in sections.items():
+        if only and name not in only:
+            continue
         results[name] = []
         try:
             for row in section(copy):

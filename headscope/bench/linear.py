@@ -1,6 +1,6 @@
 """Projections of a few rows on a GPU: against their references, against cuBLAS, and which tuning is fastest.
 
-python -m headscope.bench.linear OUT [COMMIT]
+Runs as ``headscope bench linear`` or ``python -m headscope.bench.linear OUT [COMMIT [SECTION ...]]``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.nn.functional import linear
 
+from headscope.bench.checks import check_sections
 from headscope.bench.clock import DEVICE, copy_rate, graph_ms
 from headscope.bench.provenance import provenance
 from headscope.files import write_atomically
@@ -183,15 +184,18 @@ def tune(copy: float, until: float, shape: str = "qwen2-vl-7b") -> Rows:
         }
 
 
-def run(out: Path, commit: str | None = None, only: tuple[str, ...] = ()) -> dict[str, Any]:
+SECTIONS: dict[str, Callable[[float], Rows]] = {"check": check, "measure": measure}
+
+
+def run(out: Path, commit: str | None = None, only: Sequence[str] | None = None) -> dict[str, Any]:
     """Run all sections, or those named, and write what they gave, after each section anew."""
+    check_sections(only or (), (*SECTIONS, "tune"))
     if not torch.cuda.is_available():
         raise ValueError("projections are measured on a GPU, and PyTorch sees none here; run this on a CUDA machine")
     began, copy = time.monotonic(), copy_rate()
     results: dict[str, Any] = {"bench": "linear", **provenance(DEVICE, commit), "copy_tb_per_s": round(copy, 3)}
     sections: dict[str, Callable[[float], Rows]] = {
-        "check": check,
-        "measure": measure,
+        **SECTIONS,
         "tune": partial(tune, until=began + DEADLINE_S),
     }
     for name, section in sections.items():

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 import headscope as hs
+from headscope.bench.checks import check_counts, check_shapes
 from headscope.bench.clock import DEVICE
 from headscope.bench.provenance import provenance
 from headscope.bench.shapes import random_model
@@ -41,10 +42,7 @@ Row = dict[str, Any]
 
 
 def measure(
-    shapes: Sequence[str] = SHAPES,
-    contexts: Sequence[int] = CONTEXTS,
-    budgets: Sequence[int] = BUDGETS,
-    layers: int | None = None,
+    shapes: Sequence[str], contexts: Sequence[int], budgets: Sequence[int], layers: int | None
 ) -> Iterator[Row]:
     """Measure all cells. layers: fewer than the shape has, for a try."""
     for name in shapes:
@@ -61,15 +59,24 @@ def measure(
 
 def _cell(model: Any, cell: Row, budgets: Sequence[int]) -> Iterator[Row]:
     context = cell["context"]
-    yield cell | {"run": "transformers"} | answer(model, context, nullcontext)
+    yield cell | {"run": "transformers"} | _fitting(answer, model, context, nullcontext)
     full = full_budget(model, context)
-    yield cell | {"run": "full"} | answer(model, context, partial(hs.compress, model, full))
-    yield cell | {"run": "prefill"} | prefill(model, context, nullcontext)
+    yield cell | {"run": "full"} | _fitting(answer, model, context, partial(hs.compress, model, full))
+    yield cell | {"run": "prefill"} | _fitting(prefill, model, context, nullcontext)
     for per_head in budgets:
         kept = uneven_budget(model, context, per_head)
         row = cell | {"budget": per_head}
-        yield row | {"run": "budget"} | answer(model, context, partial(hs.compress, model, kept))
-        yield (row | {"run": "prefill"} | prefill(model, context, partial(hs.compress, model, kept, pieces=False)))
+        yield row | {"run": "budget"} | _fitting(answer, model, context, partial(hs.compress, model, kept))
+        at_once = partial(hs.compress, model, kept, pieces=False)
+        yield row | {"run": "prefill"} | _fitting(prefill, model, context, at_once)
+
+
+def _fitting(work: Callable[..., Row], *inputs: Any) -> Row:
+    """Measure what fits in the memory; say so of what does not."""
+    try:
+        return work(*inputs)
+    except torch.OutOfMemoryError:
+        return {"failed": "does not fit in the memory"}
 
 
 def full_budget(model: Any, context: int) -> Budget:
@@ -159,12 +166,23 @@ def prefill(model: Any, context: int, block: Callable[[], AbstractContextManager
     return {"prefill_s": round(statistics.median(times[1:]), 4), "prefill_mib": peak // MIB}
 
 
-def run(out: Path, commit: str | None = None, **grid: Any) -> dict[str, Any]:
+def run(
+    out: Path,
+    commit: str | None = None,
+    *,
+    shapes: Sequence[str] = SHAPES,
+    contexts: Sequence[int] = CONTEXTS,
+    budgets: Sequence[int] = BUDGETS,
+    layers: int | None = None,
+) -> dict[str, Any]:
     """Measure all cells and write them, after each cell anew."""
+    check_shapes(shapes)
+    check_counts(WINDOW, contexts=contexts, budgets=budgets)
+    check_counts(layers=[1 if layers is None else layers])
     if not torch.cuda.is_available():
         raise ValueError("memory is measured on a GPU, and PyTorch sees none here; run this on a CUDA machine")
     results: dict[str, Any] = {"bench": "memory", **provenance(DEVICE, commit), "cells": []}
-    for row in measure(**grid):
+    for row in measure(shapes, contexts, budgets, layers):
         results["cells"].append(row)
         print(json.dumps(row), flush=True)
         write_atomically(out, json.dumps(results, indent=1) + "\n")

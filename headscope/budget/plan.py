@@ -77,7 +77,7 @@ def allocate(
         model=found.model | ({} if dim is None else {"head_dim": dim}),
         asked=asked,
         moved=_moved(kept, prompt, lambda: function(kv, asked, window, None, **chosen)),
-        scores={"sha256": _sha256(found.values), "reduce": reduce, "probe": found.probe},
+        scores={"sha256": values_hash(found.values), "reduce": reduce, "probe": found.probe},
         software=versions(),
     )
 
@@ -145,10 +145,11 @@ def _name(function: Rule) -> str:
 def _plain(value: Any) -> Any:
     """Give a setting as a budget file can hold it."""
     if isinstance(value, Tensor):
-        return {"shape": list(value.shape), "sha256": _sha256(value)}
+        return {"shape": list(value.shape), "sha256": values_hash(value)}
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, str | int | float | None) else repr(value)
 
 
-def _sha256(values: Tensor) -> str:
+def values_hash(values: Tensor) -> str:
+    """Give a hash of scores, of any shape."""
     return hashlib.sha256(values.detach().cpu().float().contiguous().numpy().tobytes()).hexdigest()

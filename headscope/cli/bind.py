@@ -81,6 +81,11 @@ def convert(value: Any, kind: Any, key: str) -> Any:
     raise _wrong(value, kind, key)
 
 
+def listed(values: Any) -> Any:
+    """Take one value, as a job of a multirun has it, for a list of one; None stays None."""
+    return values if isinstance(values, list | None) else [values]
+
+
 def _kinds(function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
     """Evaluate each annotation by itself: one that only a type checker can import counts as Any."""
     scope = vars(importlib.import_module(function.__module__))

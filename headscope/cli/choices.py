@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from headscope.cli.near import near
@@ -33,10 +33,10 @@ def folder(group: str) -> str:
     return FOLDERS.get(group, group)
 
 
-def as_hydra(override: str) -> str:
-    """Choose in a group by the name that Hydra has for it: ``rule=uniform`` is ``budget@rule=uniform``."""
+def as_hydra(override: str, groups: Container[str]) -> str:
+    """Choose in one of the groups by the name that Hydra has for it: ``rule=uniform`` is ``budget@rule=uniform``."""
     key = override.partition("=")[0]
-    return f"{FOLDERS[key]}@{override}" if key in FOLDERS else override
+    return f"{FOLDERS[key]}@{override}" if key in FOLDERS and key in groups else override
 
 
 def files(config: Path) -> set[str]:

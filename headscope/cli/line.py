@@ -42,7 +42,8 @@ def read(config: str, words: Sequence[str]) -> Line:
     _check_required(chosen, groups, folders)
     _check_keys(config, chosen, groups, folders)
     swept = [overrides.split(word)[0] for word in chosen if _sweep(word)]
-    return Line(config, tuple(flags), tuple(map(choices.as_hydra, chosen)), multirun, tuple(swept))
+    hydras = tuple(choices.as_hydra(word, groups) for word in chosen)
+    return Line(config, tuple(flags), hydras, multirun, tuple(swept))
 
 
 def separate(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -132,7 +133,8 @@ def compose(config: str, chosen: Sequence[str], folders: Sequence[Path]) -> dict
 
     extra = [f"hydra.searchpath=[{','.join(overrides.quoted(f'file://{path.resolve()}') for path in folders[:-1])}]"]
     with hydra.initialize_config_dir(str(folders[-1]), version_base=None):
-        given = [*map(choices.as_hydra, chosen), *(extra if len(folders) > 1 else [])]
+        groups = choices.groups(find("conf", f"{config}.yaml"))
+        given = [choices.as_hydra(word, groups) for word in chosen] + (extra if len(folders) > 1 else [])
         composed = hydra.compose(config, overrides=given)
     return OmegaConf.to_container(composed, resolve=False)  # type: ignore[return-value]
 

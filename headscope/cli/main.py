@@ -39,7 +39,7 @@ def run(words: list[str]) -> None:
         from headscope import __version__
 
         print(f"headscope {__version__}")
-    elif len(words) == 2 and words[1] in ("-h", "--help") and (family := verbs.family(words[0])):
+    elif words[1:] in (["-h"], ["--help"]) and words[0] not in verbs.VERBS and (family := verbs.family(words[0])):
         print(help.overview(family))
     else:
         verb, rest = verbs.pop(words)

@@ -1,4 +1,4 @@
-"""The verbs that measure: ``evaluate ablation`` and ``bench probe``."""
+"""``headscope evaluate ablation``: how well a model reads without some heads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.cli import summary
-from headscope.cli.model import Model, free_device
+from headscope.cli.model import Model
 from headscope.cli.place import Place, check_writable
 from headscope.files import write_atomically
 
@@ -51,25 +51,7 @@ def ablation(
         outcomes.append(outcome)
         print(f"read {len(outcomes)} of {len(conditions)}: {summary.of_outcome(outcome)}", flush=True)
     settings = {"model": found.model, "pages": len(pages), "pages_hash": work.pages_hash(pages), "seed": seed, **asked}
-    document = {"evaluate": "ablation", **settings, **provenance(loaded.device)}
-    _write(result, document | {"outcomes": [outcome.to_json() for outcome in outcomes]})
+    document: dict[str, Any] = {"evaluate": "ablation", **settings, **provenance(loaded.device)}
+    document |= {"outcomes": [outcome.to_json() for outcome in outcomes]}
+    write_atomically(result, json.dumps(document, indent=1, allow_nan=False) + "\n")
     print(f"\n{summary.of_ablation(outcomes)}\nwrote {result}")
-
-
-def bench_probe(
-    place: Place, /, *, limit: int, device: str | None, memory: bool | None, commit: str | None, out: Path | None
-) -> None:
-    """Measure what probing costs, print it and write the result."""
-    from headscope.bench.probe import run
-
-    chosen = device or free_device()
-    result = place.result(out or RESULTS / f"probe-{chosen.partition(':')[0]}.json")
-    check_writable([result])
-    measured = run(pages=limit, device=chosen, memory=memory, commit=commit)
-    print(f"{_write(result, measured)}wrote {result}")
-
-
-def _write(path: Path, measured: dict[str, Any]) -> str:
-    text = json.dumps(measured, indent=1, allow_nan=False) + "\n"
-    write_atomically(path, text)
-    return text

@@ -18,7 +18,8 @@ BUNDLED = "bundled:"
 class Model:
     """path: a hub id, a folder, or `bundled:` and what ships with headscope. name: its id in results; None: the path's.
 
-    prompt, max_new_tokens, dtype: defaults that the verbs' configs refer to.
+    prompt, max_new_tokens, dtype, tests: defaults that the verbs' configs refer to. fetch: the command that puts it
+    where it is looked for, when it does not ship.
     """
 
     path: str
@@ -27,18 +28,28 @@ class Model:
     prompt: str | None = None
     max_new_tokens: int | None = None
     dtype: str = "auto"
+    tests: tuple[str, ...] | None = None
+    fetch: str | None = None
 
     @property
     def location(self) -> str:
         """Where it is loaded from."""
         inside = self.path.removeprefix(BUNDLED)
-        return self.path if inside == self.path else str(find(*inside.split("/")))
+        if inside == self.path:
+            return self.path
+        try:
+            return str(find(*inside.split("/")))
+        except FileNotFoundError:
+            if self.fetch is None:
+                raise
+            raise FileNotFoundError(f"`model` {self.name} is not here yet; run `{self.fetch}` in a checkout") from None
 
     @property
     def label(self) -> str:
         """What files are named after: the name, or the last part of the path."""
         path = Path(self.path).expanduser()
-        return (self.name or (path.resolve() if path.is_dir() else path).name).rpartition("/")[2]
+        named = self.name or (path.resolve() if path.is_dir() else path).name
+        return named.rpartition("/")[2].removesuffix(".gguf")
 
     def geometry(self) -> Geometry:
         """Read its layers and heads from its config, before anything is loaded."""
@@ -56,6 +67,15 @@ class Model:
             self.location, dtype=dtype, device=chosen, device_map=device_map, revision=self.revision
         )
         return model, processor
+
+    def load_any(self, dtype: str, device: str | None, device_map: str | None) -> tuple[Any, Any]:
+        """Load a vision model with its processor, or a text model with its tokenizer."""
+        from headscope.families.text import is_text, load_text
+
+        if not is_text(self.location, revision=self.revision):
+            return self.load(dtype, device, device_map)
+        chosen = device or (None if device_map else free_device())
+        return load_text(self.location, dtype=dtype, device=chosen, device_map=device_map, revision=self.revision)
 
 
 def free_device(local_rank: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""``headscope report``: a score file as a head map and an HTML page."""
+"""``headscope report``: a score file as a head map and an HTML page, or a bench's result as a table and a plot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def report(
     place: Place,
     /,
     *,
-    scores: Path,
+    scores: Path | None,
+    result: Path | None,
     pages: list[Page],
     ocr: Engine,
     report_pages: int,
@@ -34,7 +35,17 @@ def report(
     cache: Path | None,
     model: Model | None = None,
 ) -> None:
-    """Draw a score file; with a model, let it read some pages once more to show where its heads look."""
+    """Draw a score file; with a model, let it read some pages once more to show where its heads look.
+
+    Or draw a bench's result and print its table.
+    """
+    if scores is not None and result is not None:
+        raise ValueError("`scores` and `result` exclude each other; give one of them")
+    if scores is None:
+        if result is None:
+            raise ValueError("give what is to be shown: `scores` or `result`")
+        _show_result(place, result, picture)
+        return
     from headscope.page.ocr import Cached, cache_folder
     from headscope.report import draw, write
     from headscope.scores import as_scores
@@ -56,6 +67,16 @@ def report(
     write(page, found, shown)
     draw(found, drawn)
     print(f"wrote {page}, {drawn}")
+
+
+def _show_result(place: Place, path: Path, picture: Path | None) -> None:
+    from headscope.cli import result
+
+    document = result.read(path)
+    drawn = place.result(picture or path.with_suffix(".png"))
+    check_writable([drawn])
+    check_apart([path, drawn])
+    print(f"{result.show(document, path, drawn)}\n\nwrote {drawn}")
 
 
 def check_count(report_pages: int) -> None:

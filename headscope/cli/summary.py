@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,9 @@ if TYPE_CHECKING:
     from headscope.budget import Budget
     from headscope.evaluate.ablation import Outcome
     from headscope.evaluate.single import Answered
+    from headscope.gate import Verdict
     from headscope.scores import HeadScores
+    from headscope.speculate import Report
 
 ROWS = 10
 UNKNOWN = "unknown"
@@ -103,7 +106,20 @@ def of_answer(answered: Answered) -> str:
         f"{answered.text}\n\n"
         f"prompt {answered.prompt_tokens} tokens, answer {answered.tokens} tokens\n"
         f"first token after {answered.prompt_s:.2f} s{rate}\n"
-        f"cache {kept} {answered.dense_bytes}"
+        f"cache {kept} {answered.dense_bytes}{'' if answered.report is None else of_report(answered.report)}"
+    )
+
+
+def of_report(report: Report) -> str:
+    """Say what speculation did: lines to stand behind others."""
+    per_round = f"{report.tokens_per_round or 1:.2f} tokens a round"
+    at = " ".join(UNKNOWN if stood is None else f"{stood:.2f}" for stood in report.by_place)
+    return (
+        f"\ndraft {report.draft}, gamma {report.gamma}: {report.accepted} of {report.proposed} draft tokens accepted "
+        f"({ratio(report.accepted, report.proposed)}), {per_round} in {report.rounds} rounds"
+        f"\naccepted at each place, once all before it were: {at or 'nothing drafted'}"
+        f"\nprompt {report.prompt_s:.2f} s, draft {report.draft_s:.2f} s, verify {report.verify_s:.2f} s, rest "
+        f"{report.rest_s:.2f} s; {report.path}"
     )
 
 
@@ -112,6 +128,30 @@ def of_point(point: dict[str, Any]) -> str:
     seed = f", seed {point['rule_settings']['seed']}" if "seed" in point["rule_settings"] else ""
     what = f"{point['rule']}, {point['select']}, {point['per_head']} tokens a head{seed}"
     return f"{what}: {share(point['accuracy'])} of words right"
+
+
+ACCEPTANCE = ("task", "draft", "tokens a head", "gamma", "prompts", "next token", "95 %", "accepted / proposed", "95 %")
+
+
+def of_acceptance_point(point: dict[str, Any]) -> str:
+    """Say how much of a draft's proposals stood at one setting."""
+    kept = "" if point["per_head"] is None else f", {point['per_head']} tokens a head"
+    what = f"{point['task']}: {point['draft']}{kept}, gamma {point['gamma'] or 'each token'}"
+    return f"{what}: next token {share(point['next_token'])}, accepted {share(point['accepted_ratio'])} of the proposed"
+
+
+def of_acceptance(points: Sequence[dict[str, Any]]) -> str:
+    """Lay out how much of each draft's proposals stood."""
+    return table(ACCEPTANCE, [_accepted(point) for point in points])
+
+
+def _accepted(point: dict[str, Any]) -> tuple[str, ...]:
+    kept = "" if point["per_head"] is None else str(point["per_head"])
+    shown = []
+    for name in ("next_token", "accepted_ratio"):
+        low, high = point[f"{name}_interval"]
+        shown += [share(point[name]), f"{share(low)} .. {share(high)}"]
+    return point["task"], point["draft"], kept, str(point["gamma"] or "each"), str(point["prompts"]), *shown
 
 
 SWEEP = (
@@ -149,6 +189,33 @@ def _swept(group: Sequence[dict[str, Any]], full: float) -> tuple[str, ...]:
     return first["rule"], first["select"], str(first["per_head"]), size, str(len(group)), *shown
 
 
+RETRIEVAL = ("test", "placements", "dense", "configured", "lost", "gained", "distractors", "lost at depth")
+
+
+def of_verdict(verdict: Verdict) -> str:
+    """Say whether a configuration is admitted, and why not, below what was measured."""
+    lines = []
+    if (rise := verdict.rise) is not None:
+        lines += [
+            f"perplexity {rise.dense:.3f} dense, {rise.configured:.3f} configured: a rise of {rise.rise:.3f} "
+            f"({rise.low:.3f} .. {rise.high:.3f}), allowed {verdict.max_rise:g}; {rise.tokens} tokens in "
+            f"{rise.windows} windows"
+        ]
+    if verdict.tests:
+        lines += ["", table(RETRIEVAL, [_retrieved(test) for test in verdict.tests]), ""]
+    said = "admitted" if verdict.admitted else "not admitted"
+    if verdict.certain is False:
+        said += ", though the interval of the rise reaches across what is allowed"
+    return "\n".join([*lines, said, *(f"- {reason}" for reason in verdict.reasons)])
+
+
+def _retrieved(test: Any) -> tuple[str, ...]:
+    counts = Counter(f"{placement.depth:g}" for placement in test.lost)
+    lost = " ".join(f"{depth}:{count}" for depth, count in counts.items())
+    numbers = (test.placements, *test.right, len(test.lost), len(test.gained), test.distractors[1])
+    return test.name, *map(str, numbers), lost
+
+
 def of_budget(budget: Budget, dtype: str = "bfloat16", batch: int = 1) -> str:
     """Say what a budget comes to: its shape, how tokens are spread, their bytes, and what the prompt's length did."""
     kept = budget.kept.double()
@@ -164,9 +231,14 @@ def of_budget(budget: Budget, dtype: str = "bfloat16", batch: int = 1) -> str:
     ]
     if budget.moved:
         lines.append(f"moved: {budget.moved} tokens, from heads that keep the whole prompt to others")
-    if budget.lost:
-        lines.append(f"lost: {budget.lost} of the {budget.asked} tokens asked for find no place")
+    if lost := of_lost(budget):
+        lines.append(lost)
     return "\n".join(lines)
+
+
+def of_lost(budget: Budget) -> str:
+    """Say how many tokens the prompt is too short for; nothing where it is long enough."""
+    return f"lost: {budget.lost} of the {budget.asked} tokens asked for find no place" if budget.lost else ""
 
 
 def part_of_prompt(budget: Budget) -> str:

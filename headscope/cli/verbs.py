@@ -16,9 +16,21 @@ VERBS = {
     "diff": "headscope.cli.scores:diff",
     "report": "headscope.cli.report:report",
     "generate": "headscope.cli.generate:generate",
+    "bytes": "headscope.cli.bytes:step_bytes",
+    "bytes calibrate": "headscope.cli.calibrate:calibrate",
+    "plan": "headscope.cli.plan:plan",
+    "sparsify": "headscope.cli.sparsify:sparsify",
     "evaluate ablation": "headscope.cli.measure:ablation",
     "evaluate sweep": "headscope.cli.sweep:sweep",
-    "bench probe": "headscope.cli.measure:bench_probe",
+    "evaluate acceptance": "headscope.cli.acceptance:acceptance",
+    "gate": "headscope.cli.gate:gate",
+    "bench crossing": "headscope.cli.crossing:crossing",
+    "bench quality-budget": "headscope.cli.quality:quality_budget",
+    "bench probe": "headscope.cli.bench:probe",
+    "bench decode": "headscope.cli.bench:decode",
+    "bench memory": "headscope.cli.bench:memory",
+    "bench kernels": "headscope.cli.bench:kernels",
+    "bench linear": "headscope.cli.bench:linear",
 }
 
 

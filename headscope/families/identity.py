@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from headscope.families import detect, geometry
+from headscope.families import FAMILIES, geometry
 
 # What differs between two loads of one model: who wrote the config, and how the weights are held.
 VOLATILE = ("transformers_version", "dtype", "torch_dtype", "attn_implementation", "architectures")
@@ -20,7 +20,8 @@ def model_identity(model: nn.Module) -> dict[str, Any]:
     """Say which model this is: id, revision, config_hash, family, layers, heads, kv_heads, head_dim.
 
     id: the name on the hub, or a folder's name without its path. config_hash: sha256 of the config without what differs
-    between two loads of one model (dtype, attention implementation, software versions).
+    between two loads of one model (dtype, attention implementation, software versions). family: a text model's is its
+    config's `model_type`.
     """
     config: Any = model.config
     sizes = geometry(config)
@@ -28,12 +29,16 @@ def model_identity(model: nn.Module) -> dict[str, Any]:
         "id": _short(config._name_or_path),
         "revision": getattr(config, "_commit_hash", None),
         "config_hash": _hash(config.to_dict()),
-        "family": detect(config).name,
+        "family": _family(config.model_type),
         "layers": sizes.layers,
         "heads": sizes.heads,
         "kv_heads": sizes.kv_heads,
         "head_dim": sizes.head_dim,
     }
+
+
+def _family(model_type: str) -> str:
+    return next((family.name for family in FAMILIES if model_type in family.model_types), model_type)
 
 
 def _short(name: str) -> str:

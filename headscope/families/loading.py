@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ __all__ = ["check_device", "load", "model_identity", "read_config"]
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 UNREADABLE: tuple[type[Exception], ...] = (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError)
-UNREADABLE += (ImportError, SafetensorError, StrictDataclassError)
+UNREADABLE += (ImportError, SafetensorError, StrictDataclassError, struct.error)
 HUB_NAME = r"\w[\w.-]*(/[\w.-]+)?"  # "model" or "owner/model"
 
 
@@ -32,14 +33,14 @@ def read_config(name: str | Path, *, revision: str | None = None) -> PreTrainedC
 
     Raises ValueError for a model of no known family or a broken config, FileNotFoundError when there is no such model.
     """
-    path = _locate(name)
+    path = locate(name)
     try:
-        with _quiet():
+        with quiet():
             raw, _ = PreTrainedConfig.get_config_dict(path, revision=revision)
         of_type(raw.get("model_type"))
     except (OSError, AttributeError, TypeError) as error:
         raise _unreadable(name, path, error) from error
-    with _one_line("config", name):
+    with one_line("config", name):
         return AutoConfig.from_pretrained(path, revision=revision)
 
 
@@ -64,12 +65,12 @@ def load(
     if device is not None and device_map is not None:
         raise ValueError("`device` and `device_map` exclude each other; give one of them")
     config = read_config(name, revision=revision)
-    family, path = detect(config), _locate(name)
+    family, path = detect(config), locate(name)
     check_device(device)
-    with _one_line("processor", name):
+    with one_line("processor", name):
         processor = AutoProcessor.from_pretrained(path, revision=revision)
     _check_processor(processor, config, name)
-    with _one_line("model", name), _quiet():
+    with one_line("model", name), quiet():
         loader: Any = AutoModelForImageTextToText
         model, report = loader.from_pretrained(
             path, config=config, dtype=dtype, device_map=device_map, revision=revision, output_loading_info=True
@@ -81,7 +82,7 @@ def load(
     return (model if device is None else model.to(device)).eval(), processor, family
 
 
-def _locate(name: str | Path) -> str:
+def locate(name: str | Path) -> str:
     """Give a local folder as an absolute path, anything else that can be one as a name on the hub."""
     path = Path(name).expanduser()
     if str(name) and path.is_dir():
@@ -107,7 +108,7 @@ def _unreadable(name: str | Path, path: str, error: Exception) -> Exception:
 
 
 @contextmanager
-def _one_line(what: str, name: str | Path) -> Iterator[None]:
+def one_line(what: str, name: str | Path) -> Iterator[None]:
     """Turn what goes wrong while a part of a model is read into one line that names the model."""
     try:
         yield
@@ -144,7 +145,7 @@ def _check_processor(processor: Any, config: Any, name: str | Path) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Hold back the progress bar of the weights, and what the hub's client says of each attempt to reach the hub."""
     shown, told = logging.is_progress_bar_enabled(), hub_logging.get_verbosity()
     logging.disable_progress_bar()

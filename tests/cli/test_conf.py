@@ -24,9 +24,21 @@ NEEDED = {  # a value for each ??? of a root config
     "diff": ["a=a.json", "b=b.json"],
     "report": ["scores=a.json"],
     "generate": ["model=reader", "image=page.png"],
+    "bytes": ["model=llama-3.1-8b"],
+    "bytes-calibrate": [],
+    "plan": ["model=llama-3.1-8b", "gpu=h200"],
+    "sparsify": ["model=reader"],
     "evaluate-ablation": ["model=reader"],
     "evaluate-sweep": ["model=reader"],
+    "evaluate-acceptance": ["model=reader"],
+    "gate": ["model=reader"],
+    "bench-crossing": [],
+    "bench-quality-budget": ["model=reader"],
     "bench-probe": [],
+    "bench-decode": [],
+    "bench-memory": [],
+    "bench-kernels": [],
+    "bench-linear": [],
 }
 
 
@@ -68,7 +80,7 @@ def test_every_root_config_binds_to_its_verb(name: str) -> None:
     needed = {
         key for key, at in inspect.signature(verbs.function(name)).parameters.items() if at.kind == at.KEYWORD_ONLY
     }
-    assert needed - set(bound) <= {"model"}
+    assert needed - set(bound) <= {"model", "pages"}
 
 
 @pytest.mark.parametrize("path", [path for path in files() if len(path.parts) == 2], ids=str)

@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from headscope.kernels.linear import (
+    MOST_ROWS,
     Norm,
     add_project,
+    add_project_many,
     add_project_reference,
     gate_up,
     gate_up_reference,
@@ -88,3 +90,25 @@ def test_calls_leave_the_counters_at_zero_and_repeat_themselves(device: str) -> 
     x, weight = drawn(1, 4096, [40], torch.bfloat16, device)
     first = project(x, [weight], [None])
     assert all(torch.equal(project(x, [weight], [None]), first) for _ in range(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_inputs_times_gain_may_be_more_than_float16_holds(rows: int, dtype: torch.dtype, device: str) -> None:
+    x, weight = drawn(rows, 1032, [40], torch.float32, device)
+    x[:, 7] = 9000.0  # as some channels of some models' residual streams are
+    x, weight = x.to(dtype), weight.to(dtype)
+    norm = Norm(torch.full((1032,), 10.0, dtype=dtype, device=device), sum_squares(x), 1e-6)
+    exact = project_reference(x.float(), [weight.float()], [None], wide(norm))
+    as_exact_as_pytorch(project(x, [weight], [None], norm), project_reference(x, [weight], [None], norm), exact)
+
+
+@pytest.mark.parametrize("rows", [2, MOST_ROWS])
+def test_few_rows_that_go_through_pytorch_give_their_squares_too(
+    rows: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    x, weight = drawn(rows, 64, [40], torch.float32, device)
+    stream = normal(rows, 40, dtype=torch.float32, device=device, seed=9)
+    squares = add_project_many(x, weight.t().contiguous().t(), None, stream)
+    torch.testing.assert_close(squares.sum(-1, keepdim=True), sum_squares(stream))

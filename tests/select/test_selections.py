@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -182,3 +183,16 @@ def test_a_selection_is_found_by_name_or_taken_as_it_is() -> None:
         find_selection("text_guide", 8)
     with pytest.raises(ValueError, match="`select` must keep the budget's window of 8 tokens, got .* window 4"):
         find_selection(functools.partial(random, window=4), 8)
+
+
+@pytest.mark.parametrize("name", sorted(SELECTIONS))
+@pytest.mark.parametrize("length", [5, 9, 20])
+def test_a_row_is_chosen_from_as_if_it_were_alone(name: str, length: int) -> None:
+    whole = prompt_of(40, rows=2, valid=left(40, 40, length))
+    visual = torch.zeros(2, 40, dtype=torch.bool)
+    visual[0, 2:9] = visual[1, -4:-2] = True  # the text behind the first row's picture is longer than the second row
+    whole = dataclasses.replace(whole, visual=visual)
+    alone = Prompt(whole.query[1:, :, -length:], whole.key[1:, :, -length:], whole.scaling, None, visual[1:, -length:])
+    kept = torch.tensor([[12, 7], [3, 4]])
+    both = SELECTIONS[name](whole, kept, window=1)
+    assert torch.equal(both[1:, :, -length:], SELECTIONS[name](alone, kept[1:], window=1))
