@@ -8,6 +8,7 @@ fused step with the fastest attention at hand, and in transformers as people run
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import statistics
@@ -109,7 +110,7 @@ def stock_step(rig: Rig, batch: int, context: int, repeats: int = 7) -> Row:
         key = torch.empty(batch, shape.kv_heads, context, shape.head_dim, device=DEVICE, dtype=dtype).normal_()
         cache.update(key, torch.empty_like(key).normal_(), layer)
     text: Any = rig.model
-    name = "cache" if "cache" in text.forward.__code__.co_varnames else "past_key_values"
+    name = "cache" if "cache" in inspect.signature(text.forward).parameters else "past_key_values"
     ids, times = torch.ones(batch, 1, dtype=torch.int64, device=DEVICE), []
     for place in range(repeats + 2):
         torch.cuda.synchronize()

@@ -1,9 +1,10 @@
 """Projections of a few rows: weights stream by once, and what stands around them runs in the same kernel.
 
-The RMS norm before a projection is a gain per input and one scale per row, so its scale is applied to the sum; what a
-residual stream takes in also gives the squares from which the next norm finds that scale. Output tiles are split over
-the inputs, so that all multiprocessors are busy to the end; the last program to finish a tile adds its parts in order,
-so a result never depends on which one that is.
+The RMS norm before a projection is a gain per input and one scale per row, so its scale is applied to the sum (float16
+may not hold inputs times gain: there they are scaled first, or stay wide); what a residual stream takes in also gives
+the squares from which the next norm finds that scale. Output tiles are split over the inputs, so that all
+multiprocessors are busy to the end; the last program to finish a tile adds its parts in order, so a result never
+depends on which one that is.
 """
 
 from __future__ import annotations
@@ -104,6 +105,16 @@ def weighted(total, x, weight, INTERPRETED: tl.constexpr, VECTOR: tl.constexpr):
 
 @jit
 @no_type_check
+def find_scales(squares, row, rows, parts, inputs, eps, PARTS: tl.constexpr):
+    """Give the scale of each row's RMS norm, from the parts of its squares: [row, 1]."""
+    part = tl.arange(0, PARTS)
+    there = (row < rows)[:, None] & (part < parts)[None, :]
+    square = tl.sum(tl.load(squares + row[:, None] * parts + part[None, :], mask=there, other=0.0), 1)
+    return tl.rsqrt(square / inputs + eps)[:, None]
+
+
+@jit
+@no_type_check
 def linear_kernel(
     x,
     gain,
@@ -146,6 +157,8 @@ def linear_kernel(
     KIND: "project", up to three weights side by side; "gate_up", silu(first) * second; "add", onto the residual.
     """
     VECTOR: tl.constexpr = ROWS == 1
+    WIDE: tl.constexpr = NORM and x.dtype.element_ty == tl.float16  # inputs times gain may be more than it holds
+    FIRST: tl.constexpr = WIDE and not VECTOR
     tile = tl.program_id(0)
     part = tl.program_id(1)
     local = tile
@@ -179,6 +192,8 @@ def linear_kernel(
     there = (column < outputs)[:, None]
     from_weight = column.to(tl.int64)[:, None] * inputs
     await_previous(OVERLAP)
+    if FIRST:
+        scale = find_scales(squares, row, rows, parts, inputs, eps, PARTS)
     for step in tl.range(0, count, num_stages=STAGES):
         at = (first + step) * IN + tl.arange(0, IN)
         inside = (at < inputs)[None, :]
@@ -186,7 +201,9 @@ def linear_kernel(
         if NORM:
             gains = tl.load(gain + at, mask=at < inputs, other=0.0)
             scaled = values.to(tl.float32) * gains.to(tl.float32)[None, :]
-            values = narrow(scaled, values.dtype, INTERPRETED)
+            if FIRST:
+                scaled = scaled * scale
+            values = scaled if WIDE and VECTOR else narrow(scaled, values.dtype, INTERPRETED)
         own = tl.load(weight + from_weight + at[None, :], mask=there & inside, other=0.0, eviction_policy="evict_first")
         total = weighted(total, values, own, INTERPRETED, VECTOR)
         if KIND == "gate_up":
@@ -220,11 +237,8 @@ def linear_kernel(
                 if KIND == "gate_up":
                     others += tl.load(place + (split + each) * ROWS * wide, cache_modifier=".cg")
             tl.store(arrived + tile, 0)
-        if NORM:
-            each_part = tl.arange(0, PARTS)
-            shared = (row < rows)[:, None] & (each_part < parts)[None, :]
-            square = tl.sum(tl.load(squares + own_row * parts + each_part[None, :], mask=shared, other=0.0), 1)
-            scale = tl.rsqrt(square / inputs + eps)[:, None]
+        if NORM and not FIRST:
+            scale = find_scales(squares, row, rows, parts, inputs, eps, PARTS)
             sums = sums * scale
             others = others * scale
         sums = sums + load_bias(bias, column, outputs, BIAS)[None, :]
@@ -366,7 +380,8 @@ def add_project_many(x: torch.Tensor, weight: torch.Tensor, bias: Bias, residual
     residual.addmm_(x, weight.t())
     if bias is not None:
         residual += bias
-    return residual.new_empty(len(residual), 0, dtype=torch.float32)
+    few = len(residual) <= MOST_ROWS  # the next norm may be a kernel's
+    return sum_squares(residual) if few else residual.new_empty(len(residual), 0, dtype=torch.float32)
 
 
 def project(
@@ -394,7 +409,7 @@ def gate_up(
 def add_project(x: torch.Tensor, weight: torch.Tensor, bias: Bias, residual: torch.Tensor) -> torch.Tensor:
     """Add a projection to a residual stream [row, outputs] in place; give its squares, float32 [row, part].
 
-    Of many rows on a GPU it gives no parts: their next norm does not need them. See `project`, `Norm`.
+    Of more than MOST_ROWS on a GPU it gives no parts: their next norm does not need them. See `project`, `Norm`.
     """
     if on_kernel(x):
         squares = launch("add", x, (weight,), (bias,), None, residual)[1]

@@ -38,6 +38,11 @@ class Rotary:
     key_gain: torch.Tensor | None = None
     eps: float = 1e-6
 
+    @property
+    def gains(self) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Both gains, the query's first."""
+        return self.query_gain, self.key_gain
+
 
 def turn(states: torch.Tensor, positions: torch.Tensor, rotary: Rotary, gain: torch.Tensor | None) -> torch.Tensor:
     """Normalise and turn heads [row, new, head, dim] to positions [row, new], as the models of transformers do."""

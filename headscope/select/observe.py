@@ -69,6 +69,6 @@ def _hide(logits: Tensor, prompt: Prompt, row: int, queries: int, at: slice) -> 
     hidden = places > own
     if prompt.span is not None:
         hidden |= places <= own - prompt.span
-    if prompt.valid is not None:
-        hidden |= ~prompt.valid[row]
+    if prompt.valid is not None:  # padding's own queries never count, and see something, since 0 times NaN would be NaN
+        hidden = (hidden | ~prompt.valid[row]) & prompt.valid[row][own]
     logits[..., -tokens:].masked_fill_(hidden, float("-inf"))

@@ -43,11 +43,10 @@ class GraphedDrafting(GraphedRounds):
 
     def _capture_draft(self, gamma: int) -> Drafted:
         """Draft to warm up, capture it, and leave the state as it was."""
-        side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side), self._unchanged():
-            super().propose(gamma)
-        torch.cuda.current_stream().wait_stream(side)
-        with self._unchanged(), torch.cuda.graph(graph):
-            proposal = super().propose(gamma)
+        with torch.cuda.device_of(self.state.ids):
+            with self._unchanged():
+                super().propose(gamma)
+            graph = torch.cuda.CUDAGraph()
+            with self._unchanged(), torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+                proposal = super().propose(gamma)
         return Drafted(graph, proposal, self._places())

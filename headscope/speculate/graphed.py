@@ -82,6 +82,7 @@ class GraphedRounds(Rounds):
             return super().run(gamma, observer)
         captured = self.graphs.get(gamma)
         if captured is None or captured.places != self._places():
+            self.graphs = {at: each for at, each in self.graphs.items() if each.places == self._places()}
             self._tie()
             captured = self.graphs[gamma] = self._capture(gamma)
         with self.clock.part("draft"):
@@ -93,18 +94,19 @@ class GraphedRounds(Rounds):
         return told
 
     def _capture(self, gamma: int) -> Captured:
-        """Run a round to warm up, capture it, and leave the state as it was."""
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side), self._unchanged():
-            self._verify(self.propose(gamma), gamma)
-        torch.cuda.current_stream().wait_stream(side)
-        draft, verify = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        with self._unchanged():
-            with torch.cuda.graph(draft):
-                proposal = self.propose(gamma)
-            with torch.cuda.graph(verify):
-                told = self._verify(proposal, gamma)
+        """Run a round to warm up, capture it, and leave the state as it was, also after an exception.
+
+        The warm-up runs where all else does, since kernels share counters; the capture on a stream of the very device.
+        """
+        with torch.cuda.device_of(self.state.ids):
+            with self._unchanged():
+                self._verify(self.propose(gamma), gamma)
+            draft, verify, stream = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+            with self._unchanged():
+                with torch.cuda.graph(draft, stream=stream):
+                    proposal = self.propose(gamma)
+                with torch.cuda.graph(verify, stream=stream):
+                    told = self._verify(proposal, gamma)
         return Captured(draft, verify, told, self._places())
 
     def _verify(self, proposal: Proposal, gamma: int) -> Tensor:
@@ -118,12 +120,13 @@ class GraphedRounds(Rounds):
         state, layers = self.state, self.state.layers()
         numbers = [state.ids, state.lengths, state.frozen, *(segments.lengths for segments in layers)]
         before, rooms = [tensor.clone() for tensor in numbers], [segments.room for segments in layers]
-        yield
-        if not torch.cuda.is_current_stream_capturing():
+        try:
+            yield
+        finally:
             for tensor, old in zip(numbers, before, strict=True):
                 tensor.copy_(old)
-        for segments, room in zip(layers, rooms, strict=True):
-            segments.room = room
+            for segments, room in zip(layers, rooms, strict=True):
+                segments.room = room
 
     def _tie(self) -> None:
         for layers in (self.state.whole, self.state.kept):

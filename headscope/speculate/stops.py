@@ -22,7 +22,8 @@ class Stops:
 
     def __init__(self, criteria: StoppingCriteriaList, streamer: Any, prompt: int, rows: int, pad: int | None) -> None:
         found = [each.eos_token_id for each in criteria if hasattr(each, "eos_token_id")]
-        self.ends: Tensor | None = torch.cat([ids.flatten() for ids in found]) if found else None
+        device = found[0].device if found else None  # a rule of one's own may lie elsewhere than generate's
+        self.ends: Tensor | None = torch.cat([ids.flatten().to(device) for ids in found]) if found else None
         self.longest: int = criteria.max_length or torch.iinfo(torch.int32).max
         known = (EosTokenCriteria, MaxLengthCriteria)
         self.criteria = criteria
