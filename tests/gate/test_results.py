@@ -66,3 +66,7 @@ def test_a_window_answers_exactly_the_passkeys_that_lie_in_it() -> None:
 def test_a_rise_of_perplexity_within_its_budget_is_not_enough() -> None:
     found = read(ROOT / "scores" / "bench" / "gate-reader-22m.json")
     assert found["perplexity"]["rise"] <= found["max_rise"] and not found["admitted"]
+
+
+def test_both_verdicts_are_shown() -> None:
+    assert {read(path)["admitted"] for path in FILES} == {True, False}
