@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -23,7 +22,7 @@ class EngineFailure(RuntimeError):
     """An engine broke down on one picture: such a page counts as one without words, and is not kept in the cache."""
 
 
-class Engine(ABC):
+class Engine:
     """Reads the words of a page: ``engine(page, image)`` gives them in reading order, in pixels of `image`.
 
     name and version say what read the page. options: what else changes the result, JSON-able. cacheable: whether the
@@ -36,9 +35,8 @@ class Engine(ABC):
     granularity: str
 
     @property
-    @abstractmethod
     def version(self) -> str:
-        """The engine's own version, as results are cached by it."""
+        raise NotImplementedError
 
     @property
     def options(self) -> dict[str, Any]:
@@ -58,9 +56,9 @@ class Engine(ABC):
         units = units if self.ordered else in_reading_order(units)
         return [word for unit in units for word in split_words(unit)] if self.granularity == "word" else units
 
-    @abstractmethod
     def units(self, page: Page, image: np.ndarray) -> list[Word]:
         """Give what the engine itself calls one piece of text, in any order unless `ordered`."""
+        raise NotImplementedError
 
 
 def check_granularity(granularity: str) -> None:
