@@ -15,7 +15,7 @@ from headscope.families.projections import PROJECTIONS, projections
 from headscope.fused import FusedStep, Stack, find_stack
 from headscope.fused.projections import added, fed_forward, projected
 from headscope.fused.stack import Layer
-from headscope.kernels.linear import Norm, normed
+from headscope.kernels.norm import Norm, normed
 from headscope.kernels.rotate import rotate
 from headscope.sparsity import Thresholds, sparsify
 from headscope.sparsity.thresholds import sizes

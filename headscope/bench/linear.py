@@ -22,17 +22,9 @@ from headscope.bench.checks import check_sections
 from headscope.bench.clock import DEVICE, copy_rate, graph_ms
 from headscope.bench.provenance import provenance
 from headscope.files import write_atomically
-from headscope.kernels.linear import (
-    Norm,
-    Tuning,
-    add_project_reference,
-    gate_up_reference,
-    launch,
-    normed,
-    project_reference,
-    sum_squares,
-    tuning,
-)
+from headscope.kernels.linear import add_project_reference, gate_up_reference, launch, project_reference
+from headscope.kernels.linear_tuning import Tuning, tuning
+from headscope.kernels.norm import Norm, normed, sum_squares
 
 Rows = Iterator[dict[str, Any]]
 LAYERS = 8  # taken in turn, so that no weight is still in the L2 cache

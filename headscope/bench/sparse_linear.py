@@ -22,7 +22,7 @@ from headscope.bench.provenance import provenance
 from headscope.bench.sparse_tuning import SPLITS, WHOLES, layer_us, tune, tune_dense
 from headscope.bench.stack import GROUPS, LAYERS, SHAPES, Stack, Tuning, own, pytorch
 from headscope.files import write_atomically
-from headscope.kernels.linear import Norm, sum_squares
+from headscope.kernels.norm import Norm, sum_squares
 from headscope.kernels.sparse_linear import (
     Call,
     channel_major,

@@ -7,15 +7,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from headscope.fused.stack import Linear
-from headscope.kernels.linear import (
-    Norm,
-    add_project,
-    add_project_many,
-    gate_up,
-    gate_up_many,
-    project,
-    project_many,
-)
+from headscope.kernels.linear import add_project, add_project_many, gate_up, gate_up_many, project, project_many
+from headscope.kernels.norm import Norm
 from headscope.kernels.sparse_linear import sparse_add_project, sparse_gate_up, sparse_project
 
 EVERY = -1.0  # threshold below which no magnitude lies: all inputs count

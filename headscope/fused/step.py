@@ -13,7 +13,7 @@ from headscope.cache.segments import Segments
 from headscope.fused.projections import added, fed_forward, projected
 from headscope.fused.stack import Layer, Stack, find_stack
 from headscope.kernels import ragged_decode, ragged_verify
-from headscope.kernels.linear import Norm, sum_squares
+from headscope.kernels.norm import Norm, sum_squares
 from headscope.kernels.rotate import rotate
 
 Attend = Callable[[Tensor, Segments, float], Tensor]

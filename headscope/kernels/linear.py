@@ -10,12 +10,11 @@ depends on which one that is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import no_type_check
 
 import torch
-from torch.nn.functional import linear, rms_norm, silu
+from torch.nn.functional import linear, silu
 
 from headscope.kernels.backend import (
     INTERPRETED,
@@ -30,34 +29,12 @@ from headscope.kernels.backend import (
     power_of_2,
     tl,
 )
+from headscope.kernels.linear_tuning import Tuning, tuning
+from headscope.kernels.norm import Norm, normed, normed_at_once, sum_squares
 
 Bias = torch.Tensor | None
 MOST_ROWS = 32  # more of them are a matrix product that PyTorch does as fast
 COUNTERS = 1 << 16  # output tiles that a call may have
-SMALL_BYTES = 100e6  # of weights: below, a call ends before deep pipelines pay
-
-
-@dataclass(frozen=True, eq=False)
-class Norm:
-    """An RMS norm before a projection. gain: [inputs]. squares: float32 [row, part], which add up to the row's."""
-
-    gain: torch.Tensor
-    squares: torch.Tensor
-    eps: float
-
-
-def normed(x: torch.Tensor, norm: Norm | None) -> torch.Tensor:
-    """Normalise rows as the models of transformers do: [row, inputs]."""
-    if norm is None:
-        return x
-    wide = x.float()
-    wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + norm.eps)
-    return norm.gain * wide.to(x.dtype)
-
-
-def sum_squares(x: torch.Tensor) -> torch.Tensor:
-    """Give the squares of rows in one part: [row, inputs] -> float32 [row, 1]."""
-    return x.float().pow(2).sum(-1, keepdim=True)
 
 
 def project_reference(
@@ -256,28 +233,6 @@ def linear_kernel(
             tl.store(new_squares + row * tl.num_programs(0) + tile, tl.sum(stored * stored, 1), mask=row < rows)
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """How a projection runs: outputs and inputs of a tile, warps, stages, programs per multiprocessor at least."""
-
-    out: int = 32
-    inputs: int = 128
-    warps: int = 2
-    stages: int = 4
-    programs: int = 3
-
-
-def tuning(rows: int, kind: str, weight_bytes: int) -> Tuning:
-    """Give what was fastest on an H200 in bf16, on the projections of 7B and 8B models."""
-    if rows == 1:
-        if kind == "gate_up":
-            return Tuning(16, 256, 4, 4, 4)
-        return Tuning(4, 512, 4, 1, 4) if weight_bytes < SMALL_BYTES else Tuning(4, 512, 2, 3, 4)
-    if rows > 16:
-        return Tuning(32, 128, 2, 4, 3)
-    return Tuning(32, 128, 2, 4, 2) if kind == "gate_up" else Tuning(32, 128, 2, 5, 3)
-
-
 @cache
 def counters(device: torch.device) -> torch.Tensor:
     """Give the counters of finished parts, zeros between calls; calls on one device come one after another."""
@@ -350,13 +305,6 @@ def launch(
 def on_kernel(x: torch.Tensor) -> bool:
     """Tell whether the kernel serves these rows."""
     return on_triton(x) and x.shape[0] <= MOST_ROWS
-
-
-def normed_at_once(x: torch.Tensor, norm: Norm | None) -> torch.Tensor:
-    """Normalise many rows on a GPU in one of PyTorch's kernels, which finds their squares itself."""
-    if x.is_cuda and norm is not None:
-        return rms_norm(x, x.shape[-1:], norm.gain, norm.eps)
-    return normed(x, norm)
 
 
 def project_many(

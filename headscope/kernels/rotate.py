@@ -22,6 +22,7 @@ from headscope.kernels.backend import (
     power_of_2,
     tl,
 )
+from headscope.kernels.norm import scaled
 from headscope.kernels.segments import check_segments
 
 
@@ -47,9 +48,7 @@ class Rotary:
 def turn(states: torch.Tensor, positions: torch.Tensor, rotary: Rotary, gain: torch.Tensor | None) -> torch.Tensor:
     """Normalise and turn heads [row, new, head, dim] to positions [row, new], as the models of transformers do."""
     if gain is not None:
-        wide = states.float()
-        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + rotary.eps)
-        states = gain * wide.to(states.dtype)
+        states = scaled(states, gain, rotary.eps)
     angles = positions[..., None, None].float() * rotary.frequencies
     angles = torch.cat([angles, angles], dim=-1)
     cosine, sine = ((wave * rotary.scale).to(states.dtype) for wave in (angles.cos(), angles.sin()))

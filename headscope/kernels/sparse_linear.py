@@ -15,7 +15,8 @@ from torch.nn.functional import linear, silu
 
 from headscope.kernels import sparse_split, sparse_whole
 from headscope.kernels.backend import on_triton
-from headscope.kernels.linear import Bias, Norm, normed, sum_squares
+from headscope.kernels.linear import Bias
+from headscope.kernels.norm import Norm, normed, sum_squares
 from headscope.kernels.sparse_split import Split
 from headscope.kernels.sparse_whole import Whole
 

@@ -14,7 +14,7 @@ from headscope.kernels.backend import INTERPRETED, power_of_2, triton
 from headscope.kernels.decode import share_kernel, tuning
 from headscope.kernels.gather import pack_kernel
 from headscope.kernels.linear import linear_kernel
-from headscope.kernels.linear import tuning as linear_tuning
+from headscope.kernels.linear_tuning import tuning as linear_tuning
 from headscope.kernels.rotate import rotate_kernel
 from headscope.kernels.shares import combine_kernel
 from headscope.kernels.sparse_split import finish_kernel, part_kernel

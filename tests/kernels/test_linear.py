@@ -7,7 +7,6 @@ import torch
 
 from headscope.kernels.linear import (
     MOST_ROWS,
-    Norm,
     add_project,
     add_project_many,
     add_project_reference,
@@ -15,8 +14,8 @@ from headscope.kernels.linear import (
     gate_up_reference,
     project,
     project_reference,
-    sum_squares,
 )
+from headscope.kernels.norm import Norm, sum_squares
 from tests.kernels.ragged import normal
 
 pytestmark = pytest.mark.gpu

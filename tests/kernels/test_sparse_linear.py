@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from headscope.kernels.linear import Norm, sum_squares
+from headscope.kernels.norm import Norm, sum_squares
 from headscope.kernels.sparse_linear import (
     Call,
     Split,
